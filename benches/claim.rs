@@ -12,7 +12,7 @@ use gpu_core::{
     Claim, DeviceUuid, EntryKind, LeaseEntry, LeaseGuard, LeaseStore, Pid, ProcessKey, Result,
     Timestamp,
 };
-use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_host::{FileLeaseStore, LeaseLocation, Roots, SafeGpuFiles, SystemClock};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_WRLCK, SEEK_SET, flock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 fn locks(dir: &Path) -> FileLeaseStore {
     let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
-    FileLeaseStore::new(Place::dir(dir), SafeGpuFiles::below(dir), roots)
+    FileLeaseStore::new(LeaseLocation::dir(dir), SafeGpuFiles::below(dir), roots)
 }
 
 fn take_one(locks: &FileLeaseStore, clock: &SystemClock, wanted: &DeviceUuid, wait: Wait) -> usize {
@@ -35,15 +35,15 @@ fn take_one(locks: &FileLeaseStore, clock: &SystemClock, wanted: &DeviceUuid, wa
         command: "bench".to_owned(),
         wait,
         pace: Duration::from_millis(100),
-        beside_safe_gpu: false,
+        holds_back_safe_gpu: false,
     };
-    let choose = |_: &(), _: &Claim, beside: &[LeaseEntry]| {
-        assert!(beside.iter().all(|lease| !lease.devices.contains(wanted)));
+    let choose = |_: &(), _: &Claim, others: &[LeaseEntry]| {
+        assert!(others.iter().all(|lease| !lease.devices.contains(wanted)));
         Chosen::Devices(vec![wanted.clone()])
     };
     let mut watch = |_: &gpu_claim::Waiting<'_>| ControlFlow::Continue(());
     let taken = take(locks, clock, &ask, &mut || Ok(()), &choose, &mut watch);
-    taken.expect("the device is free").beside.len()
+    taken.expect("the device is free").others.len()
 }
 
 /// Publishes leases of other users, or their queue entries, which the holding process never reads.
@@ -80,17 +80,17 @@ fn claims(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("claim");
     let clock = SystemClock::new();
     let wanted = DeviceUuid("GPU-wanted".to_owned());
-    for beside in [0, 64] {
+    for count in [0, 64] {
         let dir = tempfile::tempdir().expect("temporary directory");
         let _others =
-            others(&locks(dir.path()), EntryKind::Lease, beside).expect("leases can be published");
-        assert_eq!(take_one(&locks(dir.path()), &clock, &wanted, Wait::No), beside);
-        group.bench_function(format!("take and release beside {beside}"), |bencher| {
+            others(&locks(dir.path()), EntryKind::Lease, count).expect("leases can be published");
+        assert_eq!(take_one(&locks(dir.path()), &clock, &wanted, Wait::No), count);
+        group.bench_function(format!("take and release beside {count}"), |bencher| {
             // New locks for each iteration, because each program has its own.
             bencher.iter(|| take_one(&locks(dir.path()), &clock, &wanted, Wait::No));
         });
         let left = Ledger::read(&locks(dir.path())).expect("the directory can be read");
-        assert_eq!(left.leases.len(), beside, "nothing is left");
+        assert_eq!(left.leases.len(), count, "nothing is left");
     }
     group.finish();
 }

@@ -86,6 +86,7 @@ fn offers(count: u32) -> Vec<Offer> {
         free: Ok(Bytes::from_mib(16 << 10)),
         room: Ok(Bytes::from_mib(16 << 10)),
         compute_capability: Err(Absent::NotSupported),
+        shared_with_host: false,
         display: false,
         temperature: Ok(Celsius(30)),
         last_leased: None,

@@ -3,7 +3,7 @@
 //! `/run/gpuws`.
 
 use gpu_core::{Claim, ProcessTable};
-use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles};
+use gpu_host::{FileLeaseStore, LeaseLocation, Roots, SafeGpuFiles};
 use gpu_sim::Simulation;
 use gpu_steward::{Ports, Request, Wait, Waiting, listing, take};
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
     let safe_gpu = SafeGpuFiles::below(dir.path());
-    let locks = FileLeaseStore::new(Place::dir(dir.path()), safe_gpu, roots);
+    let locks = FileLeaseStore::new(LeaseLocation::dir(dir.path()), safe_gpu, roots);
     let ports = Ports {
         backend: &machine,
         host: &machine,

@@ -259,7 +259,7 @@ def shown_by_status(answer, gpu, pid):
         for process in device.get("processes", []) if device.get("uuid") == gpu else []:
             if process.get("pid") == pid:
                 memory = process.get("memory_bytes")
-                size = "memory not told" if memory is None else f"{memory >> 20} MiB"
+                size = "memory not reported" if memory is None else f"{memory >> 20} MiB"
                 return f"{size}, {'listed' if process.get('listed') else 'found by its files'}"
     return "not shown"
 

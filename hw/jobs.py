@@ -124,7 +124,7 @@ class Jobs:
         return (json.loads(reports[-1]) if reports else {}), said
 
     def view(self, words, seconds):
-        """Runs a program on a terminal of 120 × 40 until it is told to quit. Returns the
+        """Runs a program on a terminal of 120 × 40 until a key ends it. Returns the
         milliseconds of CPU time of it and its descendants, and those until it first showed a
         value."""
         begun = time.monotonic()

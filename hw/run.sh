@@ -23,7 +23,7 @@ left() { printf '%s' "$((WHOLE - SECONDS))"; }
 # Keeps what other programs say on its line and in its cell.
 cell() { tr -d '\000-\010\013-\037\177' | tr '|\n\t' '/  ' | sed 's/ *$//' | cut -c 1-160; }
 
-# A step that was told to end and hangs in the driver is left behind, not waited for.
+# A step that hangs in the driver after SIGTERM is left behind, not waited for.
 end_current() {
     if [[ -n "$CURRENT" ]]; then
         kill -TERM "$CURRENT" 2>/dev/null
@@ -137,7 +137,7 @@ fi
     printf '## Steps\n\n| step | exit | seconds | its last line |\n|---|---|---|---|\n'
     cat "$STEPS"
     if [[ -s "$RAW/bench.txt" ]]; then
-        printf '\n## Time of one look\n\n'
+        printf '\n## Time of one query\n\n'
         grep -v '^Benchmarking' "$RAW/bench.txt" | sed 's/^/    /' | tr -d '\000-\010\013-\037\177' | head -n 60
     fi
 } | sed -E 's/GPU-([0-9a-f]{8})-[0-9a-f-]{27}/GPU-\1…/g' >report.md

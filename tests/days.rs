@@ -291,7 +291,7 @@ fn device(index: u32, (unlisted, growth): (u64, u64), minute: u64) -> DeviceStat
         info: DeviceInfo { persistence: Ok(true), ..DeviceInfo::unknown(id) },
         sample: Ok(sample),
         processes: Ok(Vec::new()),
-        mig: Ok(Vec::new()),
+        partitions: Ok(Vec::new()),
         details: Ok(DeviceDetails::default()),
     }
 }

@@ -72,14 +72,14 @@ fn expected(table: &toml::Table, name: &str, watched: bool) -> Vec<Expected> {
         return Vec::new();
     };
     let number = |value: &toml::Value| u32::try_from(value.as_integer().unwrap()).unwrap();
-    let faulty = machine["sick"].as_array().unwrap().iter().map(|faulty| {
-        let least = faulty.get("watched").filter(|_| watched).unwrap_or(&faulty["once"]);
-        Expected {
+    let faulty = machine["sick"].as_array().unwrap().iter().filter_map(|faulty| {
+        let least = faulty.get("watched").filter(|_| watched).or_else(|| faulty.get("once"))?;
+        Some(Expected {
             kind: faulty["kind"].as_str().unwrap().to_owned(),
             gpus: faulty["gpus"].as_array().unwrap().iter().map(number).collect(),
             pid: faulty.get("pid").map(|pid| Pid(number(pid))),
             least: confidence(least.as_str().unwrap()),
-        }
+        })
     });
     faulty.collect()
 }

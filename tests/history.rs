@@ -41,6 +41,7 @@ fn assert_returns(name: &str, frames: &[Frame]) {
     let mut writer = Writer::open(File::open(dir.path()).unwrap(), Retention::default()).unwrap();
     frames.iter().for_each(|frame| writer.add(frame).unwrap());
     let mut reader = Reader::open(File::open(dir.path()).unwrap()).unwrap();
+    reader = reader.with_drivers(&gpu_nvidia_driver::drivers());
     assert_eq!(reader.len(), frames.len(), "{name}");
     for (number, frame) in frames.iter().enumerate() {
         assert!(reader.frame(number).as_ref() == Some(frame), "{name}: frame {number}");

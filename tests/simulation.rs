@@ -55,8 +55,8 @@ impl GpuBackend for Witness {
     fn processes(&self, device: &DeviceId) -> Result<Vec<DeviceProcess>> {
         GpuBackend::processes(&self.simulation, device)
     }
-    fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>> {
-        self.simulation.mig_instances(device)
+    fn partitions(&self, device: &DeviceId) -> Result<Vec<Partition>> {
+        self.simulation.partitions(device)
     }
     fn details(&self, device: &DeviceId, groups: Groups) -> Result<DeviceDetails> {
         self.simulation.details(device, groups)

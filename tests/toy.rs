@@ -35,21 +35,9 @@ impl KernelDriver for ToyDriver {
     fn name(&self) -> &'static str {
         "toy"
     }
-    fn directories(&self) -> &'static [&'static str] {
-        &[]
-    }
-    fn shared(&self) -> &'static [&'static str] {
-        &[]
-    }
     fn describe(&self, path: &str, _: Reading<FileId>) -> Option<(FileRole, Option<DeviceKey>)> {
         let number = path.rsplit('/').next()?.strip_prefix("toy")?.parse().ok()?;
         Some((FileRole::Compute, Some(DeviceKey::Pci(bus(number)))))
-    }
-    fn log_prefixes(&self) -> &'static [&'static str] {
-        &[]
-    }
-    fn log_message(&self, _: &str, _: Timestamp) -> Option<DriverMessage> {
-        None
     }
     fn find_memory_use(&self, held: &mut [HeldFile], fdinfo: &dyn Fn(u32) -> Option<String>) {
         for file in held {
@@ -96,7 +84,7 @@ impl GpuBackend for Toy {
             };
             DeviceInfo {
                 name: Ok("Toy".to_owned()),
-                mig_enabled: Err(Absent::NotSupported),
+                partitioned: Err(Absent::NotSupported),
                 pid_namespace: PidNamespace::Caller,
                 ..DeviceInfo::unknown(id)
             }
@@ -122,7 +110,7 @@ impl GpuBackend for Toy {
         });
         Ok(listed.collect())
     }
-    fn mig_instances(&self, _: &DeviceId) -> Result<Vec<MigInstance>> {
+    fn partitions(&self, _: &DeviceId) -> Result<Vec<Partition>> {
         Ok(Vec::new())
     }
     fn details(&self, _: &DeviceId, _: Groups) -> Result<DeviceDetails> {

@@ -26,14 +26,14 @@ def status(program, deadline):
     try:
         ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=deadline)
     except FileNotFoundError:
-        return None, "no gpuws there"
+        return None, "gpuws not found"
     except subprocess.TimeoutExpired:
         return None, f"no answer within {deadline} s"
     return (ran.returncode, ran.stdout[: LIMIT + 1]), ran.stderr[-200:].decode(errors="replace")
 
 
 def host(name, said, why):
-    """Returns what is told of a node."""
+    """Returns what is known of a node."""
     code, answer = None, None
     if said is not None:
         code, text = said
@@ -43,8 +43,8 @@ def host(name, said, why):
             why = f"its answer cannot be read: {error}"
         if not isinstance(answer, dict) or answer.get("schema") != 1:
             answer, why = None, why or "its answer cannot be read"
-    told = None if answer is not None else {"what": why}
-    return {"host": name, "answer": answer, "exit_code": code, "error": told}
+    error = None if answer is not None else {"what": why}
+    return {"host": name, "answer": answer, "exit_code": code, "error": error}
 
 
 def main():

@@ -6,6 +6,7 @@
 
 import json
 import sys
+from keyword import iskeyword
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,6 +19,12 @@ CLASSES = {
     "Claimed": "claim-hold",
     "Explained": "mem-explain",
     "Fitted": "mem-fit",
+    "Reap": "reap",
+    "Report": "report",
+    "PlacedModel": "place-model",
+    "PlacedGraph": "place-graph",
+    "ScheduledGraph": "place-graph-schedule",
+    "RanGraph": "place-graph-run",
 }
 PLAIN = {"integer": "int", "number": "float", "string": "str", "boolean": "bool", "null": "None"}
 HEAD = '''# Written by packaging/python/records.py from docs/schema; do not edit.
@@ -28,6 +35,7 @@ from typing_extensions import Self
 _V = TypeVar("_V")
 
 class Record:
+    def __init__(self, data: dict[str, Any]) -> None: ...
     @classmethod
     def of_json(cls, text: str) -> Self: ...
     def to_dict(self) -> dict[str, Any]: ...
@@ -78,7 +86,9 @@ class Schema:
         return f"{self.name}{name}" if taken else name
 
     def fields(self, schema):
-        return [(name, self.type(each)) for name, each in sorted(schema["properties"].items())]
+        fields = sorted(schema["properties"].items())
+        # Python cannot name a field `from`.
+        return [(name + "_" * iskeyword(name), self.type(each)) for name, each in fields]
 
     def type(self, schema):
         if schema is True or not schema:

@@ -8,7 +8,18 @@ import threading
 
 from gpuws import _gpuws
 from gpuws._errors import CudaInitialized, GpuwsError, InvalidRequest
-from gpuws._machine import among, amount, count, machine, names, seconds
+from gpuws._machine import among, amount, count, machine, names, seconds, version
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractAsyncContextManager
+    from typing import Any, Literal
+
+    from typing_extensions import Self, Unpack
+
+    from gpuws._records import Claimed, Device
+    from gpuws._terms import ClaimTerms, Gpus, Size
 
 # Frameworks that initialise CUDA, in the order of the search for the cause.
 _FRAMEWORKS = ("torch", "tensorflow", "jax", "cupy", "numba", "pycuda")
@@ -21,32 +32,40 @@ _SET = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "GPUWS_LEASE")
 _active: list[Claim] = []
 _outer: dict[str, str | None] = {}
 _lock = threading.RLock()
-_held = None
+_held: Claim | None = None
 
 
 def wanted(
-    n=1,
+    n: int = 1,
     *,
-    mem=None,
-    gpu=None,
-    exclude=None,
-    min_free=None,
-    wait=True,
-    timeout=None,
-    accept_used=False,
-    visible="uuid",
-    command=None,
-):
+    mem: Size | None = None,
+    gpu: Gpus | None = None,
+    exclude: Gpus | None = None,
+    with_: Gpus | None = None,
+    mig: bool = False,
+    capability: str | tuple[int, int] | None = None,
+    topology: bool = False,
+    min_free: Size | None = None,
+    wait: bool = True,
+    timeout: float | None = None,
+    accept_used: bool = False,
+    visible: Literal["uuid", "index"] = "uuid",
+    command: str | None = None,
+) -> dict[str, Any]:
     """Returns a claim in the form that `_gpuws` takes."""
     if visible not in ("uuid", "index"):
         raise InvalidRequest(f"failed to read visible={visible!r}: it is 'uuid' or 'index'")
     wait_s = None if timeout is None else seconds(timeout, "timeout")
     return {
         "n": count(n, "n"),
-        "mem_bytes": amount(mem),
+        "mem_bytes": None if mem is None else amount(mem),
         "gpu": among(gpu),
         "exclude": names(exclude),
-        "min_free_bytes": amount(min_free),
+        "required": names(with_),
+        "mig": bool(mig),
+        "capability": None if capability is None else version(capability),
+        "topology": bool(topology),
+        "min_free_bytes": None if min_free is None else amount(min_free),
         "wait_s": wait_s if wait else 0.0,
         "accept_used": bool(accept_used),
         "by_index": visible == "index",
@@ -54,14 +73,14 @@ def wanted(
     }
 
 
-def _command():
+def _command() -> str:
     words = getattr(sys, "orig_argv", None) or sys.argv
     text = " ".join([os.path.basename(words[0]), *words[1:]]) if words else "python"
     # An argument that is not UTF-8 has surrogates.
     return os.fsencode(text).decode("utf-8", "replace")
 
 
-def initialized_by():
+def initialized_by() -> str | None:
     """Returns the name of the library that has initialised CUDA in this process, or None."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
@@ -75,13 +94,13 @@ def initialized_by():
     return None
 
 
-def outer():
+def outer() -> Mapping[str, str | None]:
     """Returns the environment before the currently held claims."""
     with _lock:
         return _outer if _active else {name: os.environ.get(name) for name in _SET}
 
 
-def refuse_if_initialized():
+def refuse_if_initialized() -> None:
     """Raises CudaInitialized if it is too late to select the GPUs of this process."""
     by = initialized_by()
     if by is not None:
@@ -91,7 +110,7 @@ def refuse_if_initialized():
         )
 
 
-def _tell(line):
+def _tell(line: str) -> None:
     print(f"gpuws: {line}", file=sys.stderr, flush=True)
 
 
@@ -103,22 +122,22 @@ class Claim:
 
     __slots__ = ("_lease", "_quiet", "_wanted")
 
-    def __init__(self, wanted, quiet):
+    def __init__(self, wanted: dict[str, Any], quiet: bool) -> None:
         self._wanted = wanted
         self._quiet = quiet
-        self._lease = None
+        self._lease: _gpuws.Lease | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._take()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.release()
 
-    def _take(self):
+    def _take(self) -> None:
         self._show(self._wait(None))
 
-    def _wait(self, stop):
+    def _wait(self, stop: _gpuws.Stop | None) -> _gpuws.Lease:
         """Waits for a lease, which is released when it is garbage-collected."""
         if self._lease is not None:
             state = "held" if self.is_held else "released"
@@ -127,11 +146,11 @@ class Claim:
         tell = None if self._quiet else _tell
         return _gpuws.claim(machine(), self._wanted, list(outer().items()), tell, stop)
 
-    def _show(self, lease):
+    def _show(self, lease: _gpuws.Lease) -> None:
         """Makes the GPUs of a lease the visible ones."""
         global _outer
         with _lock:
-            _outer = outer()
+            _outer = dict(outer())
             self._lease = lease
             _active.append(self)
             os.environ.update(lease.environment)
@@ -139,11 +158,11 @@ class Claim:
             for warning in lease.warnings:
                 _tell(f"warning: {warning}")
 
-    def release(self):
+    def release(self) -> None:
         """Releases the GPUs. The visible GPUs are then those of the latest held claim, or those
         before the first claim. Later calls have no effect."""
         with _lock:
-            if self not in _active:
+            if self._lease is None or self not in _active:
                 return
             _active.remove(self)
             newest = _active[-1].environment if _active else {}
@@ -158,33 +177,35 @@ class Claim:
             _warn_if_still_used()
 
     @property
-    def is_held(self):
+    def is_held(self) -> bool:
         """Whether this process holds the GPUs."""
         return self._lease is not None and self._lease.is_held
 
     @property
-    def lease(self):
+    def lease(self) -> str | None:
         """The ID of the lease; None before the claim is granted."""
-        return None if self._lease is None else self.info.lease
+        info = self.info
+        return None if info is None else info.lease
 
     @property
-    def info(self):
+    def info(self) -> Claimed | None:
         """The object of `gpuws claim --json`: the lease, its GPUs, and why not the other GPUs."""
         from gpuws._records import Claimed
 
         return None if self._lease is None else Claimed.of_json(self._lease.json)
 
     @property
-    def gpus(self):
+    def gpus(self) -> tuple[Device, ...]:
         """The granted GPUs."""
-        return () if self._lease is None else self.info.gpus
+        info = self.info
+        return () if info is None else info.gpus
 
     @property
-    def environment(self):
+    def environment(self) -> dict[str, str]:
         """The variables that show the GPUs to CUDA, for a child process."""
         return {} if self._lease is None else dict(self._lease.environment)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         if self._lease is None:
             return f"<gpuws.Claim on {self._wanted['n']} GPUs, not granted>"
         indexes = ", ".join(str(gpu.index) for gpu in self.gpus)
@@ -192,7 +213,7 @@ class Claim:
         return f"<gpuws.Claim {self.lease} on GPU {indexes}, {state}>"
 
 
-def _warn_if_still_used():
+def _warn_if_still_used() -> None:
     files = _gpuws.own_gpu_files()
     if files:
         import warnings
@@ -206,43 +227,52 @@ def _warn_if_still_used():
 
 
 def claim(
-    n=1,
+    n: int = 1,
     *,
-    mem=None,
-    gpu=None,
-    exclude=None,
-    min_free=None,
-    wait=True,
-    timeout=None,
-    accept_used=False,
-    visible="uuid",
-    quiet=False,
-):
+    mem: Size | None = None,
+    gpu: Gpus | None = None,
+    exclude: Gpus | None = None,
+    with_: Gpus | None = None,
+    mig: bool = False,
+    capability: str | tuple[int, int] | None = None,
+    topology: bool = False,
+    min_free: Size | None = None,
+    wait: bool = True,
+    timeout: float | None = None,
+    accept_used: bool = False,
+    visible: Literal["uuid", "index"] = "uuid",
+    quiet: bool = False,
+) -> Claim:
     """Claims `n` GPUs, or `mem` of each of them, for the block of a `with`.
 
-    `gpu` and `exclude` name GPUs as `gpuws run --gpu` does; `min_free` is the memory that must be
-    free. It waits in the queue for at most `timeout` seconds; with `wait=False` it does not wait.
-    `accept_used` also takes GPUs that other processes use without a lease.
+    `gpu`, `exclude` and `with_` name GPUs as `gpuws run --gpu`, `--not` and `--with` do: only among
+    these, none of these, all of these. `mig` claims MIG devices. `capability` is the lowest compute
+    capability, such as "8.0"; `min_free` is the memory that must be free; `topology` fails if the
+    links between the GPUs are unknown. It waits in the queue for at most `timeout` seconds; with
+    `wait=False` it does not wait. `accept_used` also takes GPUs that other processes use without a
+    lease.
 
     Raises NotAvailable, NeverAvailable, CudaInitialized, DriverError or InvalidRequest.
     """
-    return Claim(
-        wanted(
-            n,
-            mem=mem,
-            gpu=gpu,
-            exclude=exclude,
-            min_free=min_free,
-            wait=wait,
-            timeout=timeout,
-            accept_used=accept_used,
-            visible=visible,
-        ),
-        quiet,
+    terms = wanted(
+        n,
+        mem=mem,
+        gpu=gpu,
+        exclude=exclude,
+        with_=with_,
+        mig=mig,
+        capability=capability,
+        topology=topology,
+        min_free=min_free,
+        wait=wait,
+        timeout=timeout,
+        accept_used=accept_used,
+        visible=visible,
     )
+    return Claim(terms, quiet)
 
 
-def hold(n=1, **terms):
+def hold(n: int = 1, **terms: Unpack[ClaimTerms]) -> Claim:
     """Claims GPUs until this process ends, or until `release()`. The arguments are those of `claim`.
 
     Raises GpuwsError if this process already holds GPUs through `hold`, and the errors of `claim`.
@@ -263,23 +293,23 @@ def hold(n=1, **terms):
     return held
 
 
-def release():
+def release() -> None:
     """Releases the GPUs of `hold`, if there are any."""
     if _held is not None:
         _held.release()
 
 
-def _release_at_exit():
+def _release_at_exit() -> None:
     # The process and its contexts end now, so a warning would be wrong.
     if _held is not None and _held._lease is not None:
         _held._lease.release()
 
 
 class _Awaited:
-    def __init__(self, claim):
+    def __init__(self, claim: Claim) -> None:
         self._claim = claim
 
-    async def __aenter__(self):
+    async def __aenter__(self) -> Claim:
         import asyncio
 
         stop = _gpuws.Stop()
@@ -292,10 +322,10 @@ class _Awaited:
         self._claim._show(lease)
         return self._claim
 
-    async def __aexit__(self, *_):
+    async def __aexit__(self, *_: object) -> None:
         self._claim.release()
 
 
-def aclaim(n=1, **terms):
+def aclaim(n: int = 1, **terms: Unpack[ClaimTerms]) -> AbstractAsyncContextManager[Claim]:
     """Like `claim`, for `async with`: other tasks run during the wait."""
     return _Awaited(claim(n, **terms))

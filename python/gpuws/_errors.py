@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuws._records import IsolatedReport
+
 
 class GpuwsError(RuntimeError):
     """A failure of gpuws."""
 
     kind = "failed"
 
-    def __init__(self, text="", *, kind=None, hint=None):
+    def __init__(self, text: str = "", *, kind: str | None = None, hint: str | None = None) -> None:
         super().__init__(text if hint is None else f"{text}\nhint: {hint}")
         self.kind = kind or type(self).kind
         self.hint = hint
@@ -49,7 +53,7 @@ class NotPermitted(GpuwsError, PermissionError):
 
     kind = "not-permitted"
 
-    def __init__(self, text="", *, kind=None, hint=None):
+    def __init__(self, text: str = "", *, kind: str | None = None, hint: str | None = None) -> None:
         GpuwsError.__init__(self, text, kind=kind, hint=hint)
 
 
@@ -70,7 +74,14 @@ class IsolatedError(GpuwsError):
 
     kind = "isolated"
 
-    def __init__(self, text="", *, kind=None, hint=None, report=None):
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        kind: str | None = None,
+        hint: str | None = None,
+        report: IsolatedReport | None = None,
+    ) -> None:
         super().__init__(text, kind=kind, hint=hint)
         self.report = report
 
@@ -87,7 +98,7 @@ class IsolatedDied(IsolatedError):
     kind = "isolated-died"
 
 
-_CLASSES = {
+_CLASSES: dict[str, type[GpuwsError]] = {
     found.kind: found
     for found in (
         NotAvailable,
@@ -101,6 +112,6 @@ _CLASSES = {
 }
 
 
-def error(kind, text, hint):
+def error(kind: str, text: str, hint: str | None) -> GpuwsError:
     """Returns the exception of a kind. Called by `_gpuws`."""
     return _CLASSES.get(kind, GpuwsError)(text, kind=kind, hint=hint)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
+from types import ModuleType
+from typing import Any
 
 
-def main():
+def main() -> None:
     import pickle
 
     # The result goes to a pipe of the caller. It is opened only for the write, so that no process
@@ -18,7 +21,7 @@ def main():
     os.close(nowhere)
     sys.path[:], sys.argv[:] = sent["path"], sent["argv"]
     job = os.getpid()
-    answer = pickle.dumps(_call(sent["call"], job))
+    answer = pickle.dumps(_call(sent["call"], sent["main"], job))
     if os.getpid() != job:
         # The function has forked this process, which must not send a result.
         return
@@ -31,7 +34,7 @@ def main():
     os._exit(0)
 
 
-def _call(packed, job):
+def _call(packed: bytes, main_script: tuple[str, str] | None, job: int) -> tuple[str, bytes, str]:
     import pickle
 
     try:
@@ -40,6 +43,8 @@ def _call(packed, job):
             from gpuws import mem
 
             mem.limit(int(limit))
+        if main_script is not None:
+            _import_main(*main_script)
         function, args, kwargs = pickle.loads(packed)
         if isinstance(function, tuple):
             function = _found(*function)
@@ -60,7 +65,7 @@ def _call(packed, job):
             return "raised", b"", text
 
 
-def flush():
+def flush() -> None:
     """Flushes the output, as far as possible."""
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -70,10 +75,8 @@ def flush():
             pass
 
 
-def _found(module, name):
-    import importlib
-
-    found = importlib.import_module(module)
+def _found(module: str, name: str) -> Any:
+    found: Any = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
     # Below the decorator: this process runs the function itself.
@@ -82,9 +85,33 @@ def _found(module, name):
     return found
 
 
-def _dumped(value):
+def _import_main(kind: str, name: str) -> None:
+    """Imports the main script under the name that `multiprocessing` gives it, so that its code below
+    `if __name__ == "__main__":` does not run."""
+    import runpy
+    import types
+
+    from gpuws import _isolated
+
+    run = runpy.run_module if kind == "module" else runpy.run_path
+    _isolated.importing_main = True
     try:
-        import cloudpickle as pickler
+        values = run(name, run_name="__mp_main__")
+    finally:
+        _isolated.importing_main = False
+    script = types.ModuleType("__mp_main__")
+    script.__dict__.update(values)
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = script
+
+
+def pickler() -> ModuleType:
+    """Returns cloudpickle where it is installed, or pickle."""
+    try:
+        return importlib.import_module("cloudpickle")
     except ImportError:
-        import pickle as pickler
-    return pickler.dumps(value)
+        return importlib.import_module("pickle")
+
+
+def _dumped(value: object) -> bytes:
+    packed: bytes = pickler().dumps(value)
+    return packed

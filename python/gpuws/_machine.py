@@ -8,8 +8,14 @@ import os
 from gpuws._errors import InvalidRequest
 from gpuws._program import find_gpuws_bin
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
-def machine(sim=None, deadline=30.0):
+    from gpuws._terms import Path
+
+
+def machine(sim: Path | None = None, deadline: float = 30.0) -> dict[str, Any]:
     """Returns this machine, that of the session, or the simulated one named by `sim`."""
     return {
         "program": find_gpuws_bin(),
@@ -18,7 +24,7 @@ def machine(sim=None, deadline=30.0):
     }
 
 
-def count(value, name, most=(1 << 32) - 1):
+def count(value: Any, name: str, most: int = (1 << 32) - 1) -> int:
     """Returns a count of at least 1."""
     try:
         found = operator.index(value)
@@ -29,7 +35,7 @@ def count(value, name, most=(1 << 32) - 1):
     return found
 
 
-def seconds(value, name):
+def seconds(value: Any, name: str) -> float:
     """Returns a time in seconds, at least 0; an infinite time is 30 years."""
     try:
         found = float(value)
@@ -41,10 +47,8 @@ def seconds(value, name):
     return min(found, 1e9)
 
 
-def amount(value):
+def amount(value: Any) -> int:
     """Returns an amount of memory, such as "6GiB" or a number of bytes, in bytes."""
-    if value is None:
-        return None
     if isinstance(value, str):
         from gpuws._gpuws import parse_bytes
 
@@ -60,17 +64,50 @@ def amount(value):
     return found
 
 
-def names(value):
+def mib(value: Any) -> str | None:
+    """Returns an amount in the form that the program takes, rounded down to MiB, at least
+    1 MiB; None for None."""
+    return None if value is None else f"{max(amount(value) >> 20, 1)}MiB"
+
+
+def version(value: Any) -> tuple[int, int]:
+    """Returns a compute capability, such as "8.0" or (8, 0), as two numbers."""
+    try:
+        major, minor = map(int, value.split(".")) if isinstance(value, str) else value
+        found = operator.index(major), operator.index(minor)
+    except (TypeError, ValueError):
+        found = -1, -1
+    if not all(0 <= number < 1 << 32 for number in found):
+        raise InvalidRequest(
+            f"failed to read capability={value!r}", hint='use a text such as "8.0", or (8, 0)'
+        )
+    return found
+
+
+def several(value: Any) -> list[Any]:
+    """Returns a value, or those of a collection, as a list; an empty one for None."""
+    if value is None:
+        return []
+    is_single = isinstance(value, (str, bytes)) or not hasattr(value, "__iter__")
+    return [value] if is_single else list(value)
+
+
+def each_of(value: Any, name: str) -> list[Any]:
+    """Returns a value, or those of a collection, as a list. An empty collection is an error: without
+    any, the option would not narrow its command."""
+    found = several(value)
+    if value is not None and not found:
+        raise InvalidRequest(f"failed to read {name}={value!r}: it names none")
+    return found
+
+
+def names(value: Any) -> list[str]:
     """Returns GPUs as texts: an index, a UUID, a range such as "0-3", or a list of these."""
-    if isinstance(value, str) or not hasattr(value, "__iter__"):
-        value = [] if value is None else [value]
-    texts = []
-    for each in value:
-        texts.extend(part.strip() for part in str(each).split(",") if part.strip())
-    return texts
+    parts = (part.strip() for each in several(value) for part in str(each).split(","))
+    return [part for part in parts if part]
 
 
-def among(value):
+def among(value: Any) -> list[str]:
     """Returns the GPUs to choose from, as `names` does; an empty list is an error."""
     texts = names(value)
     if value is not None and not texts:

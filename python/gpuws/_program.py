@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-_found = None
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_found: str | None = None
 
 
-def _places():
+def _places() -> Iterator[str]:
     package = os.path.dirname(os.path.abspath(__file__))
     site = os.path.dirname(package)
     # Next to the package (pip --target), and above lib/python3.N/site-packages: the programs of the

@@ -6,6 +6,7 @@ from typing_extensions import Self
 _V = TypeVar("_V")
 
 class Record:
+    def __init__(self, data: dict[str, Any]) -> None: ...
     @classmethod
     def of_json(cls, text: str) -> Self: ...
     def to_dict(self) -> dict[str, Any]: ...
@@ -16,6 +17,7 @@ class _Values(Record, Generic[_V]):
 
 class AccountedProcess(Record):
     memory_max_bytes: int | None
+    memory_utilization_percent: int | None
     pid: int | None
     running: bool | None
     time_ms: int | None
@@ -43,6 +45,10 @@ class ApplicationClocks(Record):
     graphics_mhz: int | None
     memory_mhz: int | None
 
+class ClockChoice(Record):
+    graphics_mhz: tuple[int, ...]
+    memory_mhz: int
+
 class Clocks(Record):
     graphics_max_mhz: int | None
     graphics_mhz: int | None
@@ -66,16 +72,22 @@ class Details(Record):
     memory_errors: MemoryErrors | None
     memory_health: Health | None
     modes: Modes | None
+    module_power: ModulePower | None
     nvlinks: tuple[NvLink, ...] | None
     operation_modes: OperationModes | None
     pcie: Pcie | None
     pcie_throughput: PcieThroughput | None
+    platform: Platform | None
     power: Power | None
     power_readings: PowerReadings | None
     product: Product | None
     protected_memory: ProtectedMemory | None
+    rare_modes: RareModes | None
     reset_status: ResetStatus | None
+    sram_errors: SramErrors | None
+    supported_clocks: SupportedClocks | None
     thermal: Thermal | None
+    throttle_times: ThrottleTimes | None
     virtual_gpus: VirtualGpus | None
 
 class DeviceProcess(Record):
@@ -139,6 +151,9 @@ class Gpu(Record):
     free: bool
     index: int
     leases: tuple[OnDevice, ...] | None
+    memory_free_bytes: int | None
+    memory_kind: str | None
+    memory_listed_bytes: int | None
     memory_reserved_bytes: int | None
     memory_total_bytes: int | None
     memory_unexplained_bytes: int | None
@@ -204,6 +219,7 @@ class Inforom(Record):
     image: str | None
     oem: str | None
     power: str | None
+    valid: bool | None
 
 class MemoryErrors(Record):
     corrected: ErrorsByPlace
@@ -229,6 +245,15 @@ class Modes(Record):
     ecc: bool | None
     ecc_pending: bool | None
     mig_pending: bool | None
+
+class ModulePower(Record):
+    average_mw: int | None
+    default_limit_mw: int | None
+    enforced_limit_mw: int | None
+    instant_mw: int | None
+    limit_max_mw: int | None
+    limit_min_mw: int | None
+    limit_mw: int | None
 
 class NvLink(Record):
     active: bool | None
@@ -257,18 +282,31 @@ class OperationModes(Record):
 class Pcie(Record):
     bar1_total_bytes: int | None
     bar1_used_bytes: int | None
+    base_class: int | None
     device_generation_max: str | None
     device_id: int | None
     generation: str | None
     generation_max: str | None
     lane_count: int | None
     lane_max_count: int | None
+    received_bytes: int | None
     replay_count: int | None
+    sent_bytes: int | None
+    sub_class: int | None
     subsystem_id: int | None
 
 class PcieThroughput(Record):
     received_kib_per_s: int | None
     sent_kib_per_s: int | None
+
+class Platform(Record):
+    chassis_serial: str | None
+    fabric_guid: str | None
+    host_id: int | None
+    module_id: int | None
+    slot_number: int | None
+    switched: bool | None
+    tray_index: int | None
 
 class Pod(Record):
     container: str | None
@@ -287,6 +325,7 @@ class PowerReadings(Record):
     average_mw: int | None
     instant_mw: int | None
     managed: bool | None
+    peak_share_percent: int | None
 
 class Product(Record):
     architecture: str | None
@@ -303,10 +342,29 @@ class ProtectedMemory(Record):
     total_bytes: int | None
     used_bytes: int | None
 
+class RareModes(Record):
+    c2c: bool | None
+    memory_encryption: bool | None
+    memory_encryption_pending: bool | None
+
 class ResetStatus(Record):
     drain_recommended: bool | None
     recovery: Literal['none'] | Literal['reset'] | Literal['reboot'] | Literal['drain-peers'] | Literal['drain-and-reset'] | Literal['recover-imex'] | Literal['other'] | None
     required: bool | None
+
+class SramErrors(Record):
+    l2_cache_count: int | None
+    microcontroller_count: int | None
+    multi_bit_count: int | None
+    multi_bit_lifetime_count: int | None
+    other_count: int | None
+    parity_count: int | None
+    parity_lifetime_count: int | None
+    pcie_count: int | None
+    sm_count: int | None
+
+class SupportedClocks(Record):
+    combinations: tuple[ClockChoice, ...] | None
 
 class Thermal(Record):
     fan_speed_percent: int | None
@@ -315,9 +373,19 @@ class Thermal(Record):
     shutdown_c: int | None
     slowdown_c: int | None
 
+class ThrottleTimes(Record):
+    hardware_power_brake_ns: int | None
+    hardware_thermal_ns: int | None
+    software_power_cap_ns: int | None
+    software_thermal_ns: int | None
+    sync_boost_ns: int | None
+
 class VirtualGpus(Record):
     fractional: bool | None
     heterogeneous: bool | None
+    homogeneous_placements: bool | None
+    mig_timeslicing: bool | None
+    mig_timeslicing_enabled: bool | None
     timeslice_profiles: bool | None
     timeslice_sizes: bool | None
 
@@ -345,6 +413,7 @@ class Status(Record):
     schema: Literal[1]
     taken_at: str | None
     unreadable_process_count: int | None
+    visible_gpus: tuple[int, ...] | None
 
 class Cleared(Record):
     cgroup: str | None
@@ -374,9 +443,9 @@ class Device(Record):
 class Finding(Record):
     confidence: Literal['possible'] | Literal['likely'] | Literal['high']
     evidence: tuple[str, ...]
-    evidence_codes: tuple[Literal['unexplained-memory'] | Literal['memory-in-mig-instance'] | Literal['memory-used'] | Literal['holders-unknown'] | Literal['uninspected-processes'] | Literal['no-memory-user'] | Literal['mig-enabled'] | Literal['held-by-mps'] | Literal['mapped-by-display-or-daemon'] | Literal['pid-not-found'] | Literal['separate-pid-namespace'] | Literal['host-pids-listed'] | Literal['device-file-mapped'] | Literal['device-file-open'] | Literal['uses-device'] | Literal['started-just-now'] | Literal['main-thread-exited'] | Literal['own-pid-namespace'] | Literal['container'] | Literal['pod'] | Literal['slurm-job'] | Literal['stopped'] | Literal['holds-memory'] | Literal['memory-grows'] | Literal['never-computed'] | Literal['idle'] | Literal['no-compute-observed'] | Literal['computes-on-other-device'] | Literal['parent-exited'] | Literal['multiprocessing-worker'] | Literal['ray-worker'] | Literal['may-be-daemon'] | Literal['zombie'] | Literal['uninterruptible-sleep'] | Literal['no-answer'] | Literal['driver-unavailable'] | Literal['device-lost'] | Literal['device-error'] | Literal['not-queried'] | Literal['unreadable-values'] | Literal['xid'] | Literal['sxid'] | Literal['reset-required'] | Literal['reboot-required'] | Literal['recovery-required'] | Literal['reset-recommended'] | Literal['reset-blocked'] | Literal['compute-prohibited'] | Literal['no-mig-instance'] | Literal['mig-mode-pending'] | Literal['ecc-mode-pending'] | Literal['uncorrected-ecc-errors'] | Literal['row-remapping-failed'] | Literal['sram-threshold-exceeded'] | Literal['no-spare-rows'] | Literal['memory-repair-pending'] | Literal['fewer-nvlinks'] | Literal['nvlinks-inactive'] | Literal['fabric-not-registered'] | Literal['fabric-registration-failed'] | Literal['fabric-unhealthy'] | Literal['slow-pcie-link'] | Literal['clocks-reduced'] | Literal['at-slowdown-temperature'] | Literal['below-slowdown-temperature'] | Literal['busy-without-process'] | Literal['persistence-mode-off'] | Literal['same-in-several-samples'], ...]
+    evidence_codes: tuple[Literal['unexplained-memory'] | Literal['memory-not-measured'] | Literal['memory-in-mig-instance'] | Literal['memory-used'] | Literal['holders-unknown'] | Literal['uninspected-processes'] | Literal['no-memory-user'] | Literal['mig-enabled'] | Literal['held-by-mps'] | Literal['mapped-by-display-or-daemon'] | Literal['pid-not-found'] | Literal['separate-pid-namespace'] | Literal['host-pids-listed'] | Literal['device-file-mapped'] | Literal['device-file-open'] | Literal['uses-device'] | Literal['started-just-now'] | Literal['main-thread-exited'] | Literal['own-pid-namespace'] | Literal['container'] | Literal['pod'] | Literal['slurm-job'] | Literal['stopped'] | Literal['holds-memory'] | Literal['memory-grows'] | Literal['never-computed'] | Literal['idle'] | Literal['no-compute-observed'] | Literal['host-busy'] | Literal['computes-on-other-device'] | Literal['parent-exited'] | Literal['multiprocessing-worker'] | Literal['ray-worker'] | Literal['may-be-daemon'] | Literal['zombie'] | Literal['uninterruptible-sleep'] | Literal['no-answer'] | Literal['driver-unavailable'] | Literal['device-lost'] | Literal['device-error'] | Literal['not-queried'] | Literal['unreadable-values'] | Literal['xid'] | Literal['sxid'] | Literal['reset-required'] | Literal['reboot-required'] | Literal['recovery-required'] | Literal['reset-recommended'] | Literal['reset-blocked'] | Literal['compute-prohibited'] | Literal['no-mig-instance'] | Literal['mig-mode-pending'] | Literal['ecc-mode-pending'] | Literal['uncorrected-ecc-errors'] | Literal['row-remapping-failed'] | Literal['sram-threshold-exceeded'] | Literal['no-spare-rows'] | Literal['memory-repair-pending'] | Literal['fewer-nvlinks'] | Literal['nvlinks-inactive'] | Literal['fabric-not-registered'] | Literal['fabric-registration-failed'] | Literal['fabric-unhealthy'] | Literal['slow-pcie-link'] | Literal['clocks-reduced'] | Literal['at-slowdown-temperature'] | Literal['below-slowdown-temperature'] | Literal['busy-without-process'] | Literal['low-power'] | Literal['persistence-mode-off'] | Literal['same-in-several-samples'], ...]
     gpus: tuple[Device, ...]
-    kind: Literal['device-fault'] | Literal['memory-errors'] | Literal['nvlink-down'] | Literal['driver-error'] | Literal['no-mig-instance'] | Literal['compute-prohibited'] | Literal['ghost'] | Literal['driver-leak'] | Literal['not-permitted'] | Literal['foreign-namespace'] | Literal['listed-but-gone'] | Literal['zombie-holder'] | Literal['stuck-holder'] | Literal['orphan'] | Literal['hoarder'] | Literal['memory-growth'] | Literal['busy-without-process'] | Literal['throttled'] | Literal['slow-pcie'] | Literal['pending-reset'] | Literal['blocked-reset']
+    kind: Literal['device-fault'] | Literal['memory-errors'] | Literal['nvlink-down'] | Literal['driver-error'] | Literal['no-mig-instance'] | Literal['compute-prohibited'] | Literal['ghost'] | Literal['driver-leak'] | Literal['not-permitted'] | Literal['foreign-namespace'] | Literal['listed-but-gone'] | Literal['zombie-holder'] | Literal['stuck-holder'] | Literal['orphan'] | Literal['hoarder'] | Literal['memory-growth'] | Literal['host-bound'] | Literal['busy-without-process'] | Literal['throttled'] | Literal['slow-pcie'] | Literal['pending-reset'] | Literal['blocked-reset']
     memory_bytes: int | None
     next: tuple[Next, ...]
     suspects: tuple[Suspect, ...]
@@ -388,6 +457,7 @@ class Next(Record):
 
 class PastedFailure(Record):
     code: Literal['driver-not-running'] | Literal['nvml-mismatch'] | Literal['cuda-mismatch'] | Literal['no-devices'] | Literal['device-handle'] | Literal['reset-refused'] | Literal['no-library'] | Literal['blocked'] | Literal['not-permitted'] | Literal['mig-pending'] | Literal['nvlinks-inactive'] | Literal['lost-access'] | Literal['container-runtime'] | Literal['driver-out-of-memory'] | Literal['init-failed'] | Literal['module-not-loaded'] | Literal['task-hung'] | Literal['reboot-required'] | Literal['host-memory'] | Literal['memory-not-returned'] | Literal['device-busy'] | Literal['no-cuda-device'] | Literal['no-such-device'] | Literal['driver-too-old'] | Literal['no-kernel-image'] | Literal['memory-access'] | Literal['launch-timeout'] | Literal['ecc-error'] | Literal['fabric-not-ready'] | Literal['forked-process'] | Literal['mps-unavailable'] | Literal['nccl-error'] | Literal['cuda-unknown'] | Literal['gpu-hung'] | Literal['no-free-gpu'] | Literal['no-tool'] | Literal['bad-query'] | Literal['other']
+    line: str
     meaning: str
     next: str
     steps: tuple[Next, ...]
@@ -398,7 +468,7 @@ class Suspect(Record):
     confidence: Literal['possible'] | Literal['likely'] | Literal['high']
     cpu_time_ms: int | None
     evidence: tuple[str, ...]
-    evidence_codes: tuple[Literal['unexplained-memory'] | Literal['memory-in-mig-instance'] | Literal['memory-used'] | Literal['holders-unknown'] | Literal['uninspected-processes'] | Literal['no-memory-user'] | Literal['mig-enabled'] | Literal['held-by-mps'] | Literal['mapped-by-display-or-daemon'] | Literal['pid-not-found'] | Literal['separate-pid-namespace'] | Literal['host-pids-listed'] | Literal['device-file-mapped'] | Literal['device-file-open'] | Literal['uses-device'] | Literal['started-just-now'] | Literal['main-thread-exited'] | Literal['own-pid-namespace'] | Literal['container'] | Literal['pod'] | Literal['slurm-job'] | Literal['stopped'] | Literal['holds-memory'] | Literal['memory-grows'] | Literal['never-computed'] | Literal['idle'] | Literal['no-compute-observed'] | Literal['computes-on-other-device'] | Literal['parent-exited'] | Literal['multiprocessing-worker'] | Literal['ray-worker'] | Literal['may-be-daemon'] | Literal['zombie'] | Literal['uninterruptible-sleep'] | Literal['no-answer'] | Literal['driver-unavailable'] | Literal['device-lost'] | Literal['device-error'] | Literal['not-queried'] | Literal['unreadable-values'] | Literal['xid'] | Literal['sxid'] | Literal['reset-required'] | Literal['reboot-required'] | Literal['recovery-required'] | Literal['reset-recommended'] | Literal['reset-blocked'] | Literal['compute-prohibited'] | Literal['no-mig-instance'] | Literal['mig-mode-pending'] | Literal['ecc-mode-pending'] | Literal['uncorrected-ecc-errors'] | Literal['row-remapping-failed'] | Literal['sram-threshold-exceeded'] | Literal['no-spare-rows'] | Literal['memory-repair-pending'] | Literal['fewer-nvlinks'] | Literal['nvlinks-inactive'] | Literal['fabric-not-registered'] | Literal['fabric-registration-failed'] | Literal['fabric-unhealthy'] | Literal['slow-pcie-link'] | Literal['clocks-reduced'] | Literal['at-slowdown-temperature'] | Literal['below-slowdown-temperature'] | Literal['busy-without-process'] | Literal['persistence-mode-off'] | Literal['same-in-several-samples'], ...]
+    evidence_codes: tuple[Literal['unexplained-memory'] | Literal['memory-not-measured'] | Literal['memory-in-mig-instance'] | Literal['memory-used'] | Literal['holders-unknown'] | Literal['uninspected-processes'] | Literal['no-memory-user'] | Literal['mig-enabled'] | Literal['held-by-mps'] | Literal['mapped-by-display-or-daemon'] | Literal['pid-not-found'] | Literal['separate-pid-namespace'] | Literal['host-pids-listed'] | Literal['device-file-mapped'] | Literal['device-file-open'] | Literal['uses-device'] | Literal['started-just-now'] | Literal['main-thread-exited'] | Literal['own-pid-namespace'] | Literal['container'] | Literal['pod'] | Literal['slurm-job'] | Literal['stopped'] | Literal['holds-memory'] | Literal['memory-grows'] | Literal['never-computed'] | Literal['idle'] | Literal['no-compute-observed'] | Literal['host-busy'] | Literal['computes-on-other-device'] | Literal['parent-exited'] | Literal['multiprocessing-worker'] | Literal['ray-worker'] | Literal['may-be-daemon'] | Literal['zombie'] | Literal['uninterruptible-sleep'] | Literal['no-answer'] | Literal['driver-unavailable'] | Literal['device-lost'] | Literal['device-error'] | Literal['not-queried'] | Literal['unreadable-values'] | Literal['xid'] | Literal['sxid'] | Literal['reset-required'] | Literal['reboot-required'] | Literal['recovery-required'] | Literal['reset-recommended'] | Literal['reset-blocked'] | Literal['compute-prohibited'] | Literal['no-mig-instance'] | Literal['mig-mode-pending'] | Literal['ecc-mode-pending'] | Literal['uncorrected-ecc-errors'] | Literal['row-remapping-failed'] | Literal['sram-threshold-exceeded'] | Literal['no-spare-rows'] | Literal['memory-repair-pending'] | Literal['fewer-nvlinks'] | Literal['nvlinks-inactive'] | Literal['fabric-not-registered'] | Literal['fabric-registration-failed'] | Literal['fabric-unhealthy'] | Literal['slow-pcie-link'] | Literal['clocks-reduced'] | Literal['at-slowdown-temperature'] | Literal['below-slowdown-temperature'] | Literal['busy-without-process'] | Literal['low-power'] | Literal['persistence-mode-off'] | Literal['same-in-several-samples'], ...]
     name: str | None
     namespace_pids: tuple[int, ...] | None
     parent_pid: int | None
@@ -480,9 +550,11 @@ class Waiting(Record):
 
 class Leases(Record):
     leases: tuple[Lease, ...]
+    machine: str | None
     origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
     queue: tuple[Waiting, ...]
     schema: Literal[1]
+    taken_at: str
 
 class Claimed(Record):
     gpus: tuple[Device, ...]
@@ -623,6 +695,318 @@ class Fitted(Record):
     jobs: tuple[Fit, ...]
     schema: Literal[1]
     together: tuple[Together, ...] | None
+
+class Action(Record):
+    name: str
+    outcome: _Values[Any]
+    pid: int
+    signals: tuple[Literal['SIGTERM'] | Literal['SIGKILL'], ...]
+
+class Execution(Record):
+    actions: tuple[Action, ...]
+    complete: bool
+    memory: tuple[Memory, ...]
+    newcomers: tuple[Newcomer, ...] | None
+    stopped: str | None
+
+class Expected(Record):
+    bus_id: str | None
+    index: int
+    memory_bytes: int | None
+    minor: int | None
+    uuid: str | None
+
+class JobMark(Record):
+    id: str
+    uid: int
+
+class Memory(Record):
+    after_bytes: int | None
+    before_bytes: int | None
+    bus_id: str | None
+    by_others_bytes: int | None
+    came_back: bool
+    doubt: Literal['not-listed'] | _Values[Any] | Literal['unseen'] | None
+    expected_bytes: int | None
+    freed_bytes: int | None
+    index: int
+    minor: int | None
+    seen_after_ms: int
+    uuid: str | None
+
+class Newcomer(Record):
+    name: str | None
+    pid: int
+    why: Literal['took-the-device'] | Literal['joined-the-scope']
+
+class ProcessKey(Record):
+    pid: int
+    start_ticks: int | None
+
+class Refused(Record):
+    name: str | None
+    pid: int
+    why: Literal['init'] | Literal['kernel-thread'] | Literal['own-ancestry'] | _Values[Any] | Literal['protected'] | Literal['unknown-identity'] | Literal['not-the-same'] | Literal['holds-nothing'] | Literal['other-user'] | Literal['not-seen'] | Literal['leads-session'] | Literal['login-session'] | Literal['parent-not-seen'] | Literal['scope-not-seen'] | Literal['no-container']
+
+class Target(Record):
+    cgroup: str | None
+    command_line: tuple[str, ...] | None
+    cpu_time_ms: int | None
+    membership: _Values[Any]
+    name: str | None
+    namespace_pids: tuple[int, ...] | None
+    on_account_of_pid: int
+    parent_pid: int | None
+    pid: int
+    pod: Pod | None
+    start_ticks: int | None
+    started_at: str | None
+    state: Literal['running'] | Literal['sleeping'] | Literal['uninterruptible'] | Literal['stopped'] | Literal['zombie'] | Literal['other'] | None
+    uid: int | None
+    user: str | None
+    warnings: tuple[str, ...]
+    why: str
+    workload: Workload | None
+
+class Reap(Record):
+    cuda_version: str | None
+    driver_error: Failure | None
+    driver_version: str | None
+    expected: tuple[Expected, ...]
+    grace_ms: int
+    hostname: str | None
+    left_out: tuple[Refused, ...]
+    machine: str | None
+    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    recording: str | None
+    refused: tuple[Refused, ...]
+    report: Execution | None
+    schema: Literal[1]
+    taken_at: str | None
+    targets: tuple[Target, ...]
+    unreadable_process_count: int | None
+
+class Booked(Record):
+    energy_mj: int
+    held_ms: int
+    idle_ms: int
+    peak_memory_bytes: int
+    used_ms: int
+
+class Gap(Record):
+    from_: str
+    to: str
+
+class ReportGpu(Record):
+    energy_mj: int
+    held_ms: int
+    idle_ms: int
+    index: int
+    name: str | None
+    observed_ms: int
+    peak_memory_bytes: int
+    unattributed_energy_mj: int
+    unmeasured_ms: int
+    used_ms: int
+    uuid: str | None
+
+class Job(Record):
+    energy_mj: int
+    held_ms: int
+    idle_ms: int
+    kind: Literal['slurm-job'] | Literal['pod'] | Literal['container'] | Literal['service'] | Literal['command'] | Literal['others'] | Literal['unknown'] | Literal['unlisted']
+    name: str | None
+    peak_memory_bytes: int
+    uid: int | None
+    used_ms: int
+    user: str | None
+
+class OneDay(Record):
+    day: str
+    energy_mj: int
+    held_ms: int
+    idle_ms: int
+    peak_memory_bytes: int
+    used_ms: int
+
+class ReportUser(Record):
+    energy_mj: int
+    held_ms: int
+    idle_ms: int
+    peak_memory_bytes: int
+    uid: int | None
+    unlisted: bool
+    used_ms: int
+    user: str | None
+
+class Report(Record):
+    clock_set_back_count: int
+    damage: tuple[str, ...]
+    days: tuple[OneDay, ...]
+    first_sample_at: str | None
+    gap_count: int
+    gap_ms: int
+    gaps: tuple[Gap, ...]
+    gpus: tuple[ReportGpu, ...]
+    hostname: str | None
+    jobs: tuple[Job, ...]
+    last_sample_at: str | None
+    machine: str | None
+    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    other_machines: tuple[str, ...]
+    sample_count: int
+    schema: Literal[1]
+    total: Booked
+    unattributed_energy_mj: int
+    users: tuple[ReportUser, ...]
+    watched_ms: int
+
+class Described(Record):
+    architecture: str
+    layer_count: int
+    name: str
+    parameter_count: int
+    quantization: str | None
+    trained_context_tokens: int | None
+    weights_bytes: int
+
+class Needs(Record):
+    buffer_bytes: int
+    context_bytes: int
+    host_bytes: int
+    overhead_bytes: int
+    total_bytes: int
+    weights_bytes: int
+
+class PlacedLayer(Record):
+    context_bytes: int
+    name: str
+    room: str | None
+    weights_bytes: int
+
+class Room(Record):
+    buffer_bytes: int
+    context_bytes: int
+    free_bytes: int
+    kind: Literal['gpu'] | Literal['cpu'] | Literal['disk']
+    lacking_bytes: int
+    layer_count: int
+    name: str
+    overhead_bytes: int
+    used_bytes: int
+    weights_bytes: int
+
+class TensorParallel(Record):
+    activation_bytes: int
+    cache_bytes: int
+    cache_tokens: int | None
+    fits: bool
+    gpu_count: int
+    memory_percent: int
+    weights_bytes: int
+
+class Tried(Record):
+    encoding: str | None
+    fits: bool
+    largest_context_tokens: int | None
+    room_count: int | None
+    total_bytes: int
+
+class PlacedModel(Record):
+    context_tokens: int
+    doubts: tuple[str, ...]
+    encodings: tuple[Tried, ...]
+    file: str
+    fits: bool
+    is_optimal: bool | None
+    layers: tuple[PlacedLayer, ...]
+    machine: str | None
+    model: Described
+    needs: Needs
+    notes: tuple[str, ...]
+    reasons: tuple[str, ...]
+    rooms: tuple[Room, ...]
+    schema: Literal[1]
+    sequence_count: int
+    tensor_parallel: tuple[TensorParallel, ...]
+    tensor_parallel_count: int | None
+    unavailable: tuple[str, ...]
+    verdict: Literal['fits'] | Literal['does-not-fit'] | Literal['estimate']
+
+class PlacedGraphDevice(Record):
+    name: str
+    node_count: int
+
+class Node(Record):
+    because_of: str | None
+    device: str
+    explanation: str
+    name: str
+    op: str
+    reason: Literal['assigned'] | Literal['requested'] | Literal['colocated'] | Literal['follows-input'] | Literal['follows-consumers'] | Literal['first-with-kernel'] | Literal['first-device'] | Literal['only-with-kernel'] | Literal['soft-fallback'] | Literal['other']
+    requested: str | None
+
+class PlacedGraph(Record):
+    devices: tuple[PlacedGraphDevice, ...]
+    file: str
+    machine: str | None
+    nodes: tuple[Node, ...]
+    notes: tuple[str, ...]
+    schema: Literal[1]
+    warnings: tuple[str, ...]
+
+class Copied(Record):
+    end_ns: int
+    from_: str
+    node: str
+    output_index: int
+    size_bytes: int
+    start_ns: int
+    to: str
+
+class Processor(Record):
+    busy_ns: int
+    memory_bytes: int | None
+    name: str
+    node_count: int
+    peak_memory_bytes: int
+    speed_ratio: float
+
+class Slot(Record):
+    device: str
+    end_ns: int
+    explanation: str
+    name: str
+    op: str
+    reason: Literal['fixed'] | Literal['only'] | Literal['group'] | Literal['earliest'] | Literal['searched']
+    start_ns: int
+
+class ScheduledGraph(Record):
+    devices: tuple[Processor, ...]
+    file: str
+    machine: str | None
+    makespan_ns: int
+    nodes: tuple[Slot, ...]
+    notes: tuple[str, ...]
+    schema: Literal[1]
+    transfers: tuple[Copied, ...]
+
+class Value(Record):
+    dtype: str | None
+    elements: tuple[float | int | Literal['NaN'] | Literal['Infinity'] | Literal['-Infinity'], ...] | None
+    name: str
+    shape: tuple[int, ...] | None
+
+class RanGraph(Record):
+    file: str
+    inter_op_threads: int
+    intra_op_threads: int
+    machine: str | None
+    makespan_ns: int | None
+    notes: tuple[str, ...]
+    schema: Literal[1]
+    unsupported: _Values[int]
+    values: tuple[Value, ...]
 
 class IsolatedUse(Record):
     index: int

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
+from gpuws._command import options, run
 from gpuws._errors import CudaInitialized, InvalidRequest
-from gpuws._machine import amount, machine
+from gpuws._machine import among, machine, mib, several
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuws._records import Explained, Fitted
+    from gpuws._terms import Gpus, Path, Size
 
 __all__ = ["explain", "fit", "limit"]
 
 
-def explain(error, *, live=True, sim=None, deadline=3.0):
+def explain(
+    error: BaseException | str,
+    *,
+    live: bool = True,
+    sim: Path | None = None,
+    deadline: float = 3.0,
+) -> Explained:
     """Explains an out-of-memory error: the request, the holders of the memory, and the remedies.
 
     `error` is a caught exception, such as torch.OutOfMemoryError, or the text of a log. With `live`,
@@ -27,23 +41,28 @@ def explain(error, *, live=True, sim=None, deadline=3.0):
     return Explained.of_json(found)
 
 
-def chain(error):
+def chain(error: BaseException | None) -> list[BaseException]:
     """Returns an exception and the exceptions that caused it."""
-    found = []
+    found: list[BaseException] = []
     while error is not None and error not in found:
         found.append(error)
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return found
 
 
-def _text(error):
+def _text(error: BaseException) -> str:
     import traceback
 
     parts = (traceback.format_exception_only(type(each), each) for each in reversed(chain(error)))
     return "".join("".join(part) for part in parts)
 
 
-def fit(recording, *, device_memory=None, policy=None):
+def fit(
+    recording: Path | Iterable[Path],
+    *,
+    device_memory: Size | None = None,
+    policy: str | Iterable[str] | None = None,
+) -> Fitted:
     """Returns the minimum memory that recorded jobs need under each allocator.
 
     `recording` is a file, or several, of `torch.cuda.memory._dump_snapshot(path)`, or any other that
@@ -52,16 +71,14 @@ def fit(recording, *, device_memory=None, policy=None):
     """
     from gpuws._records import Fitted
 
-    paths = [recording] if isinstance(recording, (str, os.PathLike)) else list(recording)
-    command = ["mem", "fit", "--json"]
-    if device_memory is not None:
-        command += ["--device-memory", _mib(device_memory)]
-    for each in [policy] if isinstance(policy, str) else policy or []:
-        command += ["--policy", each]
-    return Fitted(_json([*command, "--", *map(os.fspath, paths)], accepted=(0, 1)))
+    words = options(device_memory=mib(device_memory), policy=several(policy))
+    paths = map(os.fspath, several(recording))
+    return Fitted(run("mem", "fit", *words, "--", *paths, unreadable=InvalidRequest))
 
 
-def limit(size, *, context=None, gpu=None):
+def limit(
+    size: Size, *, context: Size | None = None, gpu: Gpus | None = None
+) -> dict[str, str]:
     """Limits the GPU memory of this process: sets the variables of torch, TensorFlow and JAX.
 
     `size` is the limit on each GPU, such as "6GiB", including `context` for the CUDA context and
@@ -72,22 +89,19 @@ def limit(size, *, context=None, gpu=None):
     Raises CudaInitialized, or InvalidRequest if the limit leaves no memory.
     """
     from gpuws._claim import initialized_by
-    from gpuws._machine import among
-
     by = initialized_by()
     if by is not None:
         raise CudaInitialized(
             f"failed to limit the memory of this process: CUDA is already initialised here by {by}",
             hint="limit it before the first CUDA call",
         )
-    command = ["mem", "env", "--json", "--limit", _mib(size)]
-    if context is not None:
-        command += ["--context", _mib(context)]
-    if gpu is not None:
-        command += ["--gpu", ",".join(among(gpu))]
-    if sys.executable:
-        command += ["--python", sys.executable]
-    bounded = _json(command)
+    words = options(
+        limit=mib(size),
+        context=mib(context),
+        gpu=among(gpu),
+        python=sys.executable or None,
+    )
+    bounded = run("mem", "env", *words, unreadable=InvalidRequest)
     variables = {each["name"]: each["value"] for each in bounded["variables"]}
     if not variables:
         import warnings
@@ -100,20 +114,3 @@ def limit(size, *, context=None, gpu=None):
         )
     os.environ.update(variables)
     return variables
-
-
-def _json(command, accepted=(0,)):
-    import json
-    import subprocess
-
-    program = machine()["program"]
-    done = subprocess.run([program, *command], stdin=subprocess.DEVNULL, capture_output=True)
-    if done.returncode not in accepted:
-        text, _, hint = done.stderr.decode("utf-8", "replace").strip().partition("\nhint: ")
-        raise InvalidRequest(text.removeprefix("gpuws: "), hint=hint or None)
-    return json.loads(done.stdout)
-
-
-def _mib(size):
-    """Returns an amount in the form that the program takes, rounded down."""
-    return f"{max(amount(size) >> 20, 1)}MiB"

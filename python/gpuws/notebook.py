@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import gc
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpuws._records import Gpu
 
 __all__ = ["free"]
 
 _LAST = ("last_exc", "last_type", "last_value", "last_traceback")
 
 
-def free():
+def free() -> int:
     """Drops the last exception, and returns the freed GPU memory to the driver.
 
     An exception keeps the local variables of each function that it went through, and thus their
@@ -29,19 +33,20 @@ def free():
     if cuda is None or not getattr(cuda, "is_initialized", bool)():
         return 0
     devices = range(cuda.device_count())
-    before = sum(cuda.memory_reserved(device) for device in devices)
+    before: int = sum(cuda.memory_reserved(device) for device in devices)
     cuda.empty_cache()
-    return before - sum(cuda.memory_reserved(device) for device in devices)
+    after: int = sum(cuda.memory_reserved(device) for device in devices)
+    return before - after
 
 
-def _shell():
+def _shell() -> Any:
     get = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return get() if get is not None else None
 
 
-def _out_of_memory_errors():
+def _out_of_memory_errors() -> tuple[type[BaseException], ...]:
     """Returns the out-of-memory exceptions of the loaded frameworks."""
-    found = []
+    found: list[type[BaseException]] = []
     torch = sys.modules.get("torch")
     for holder in (torch, getattr(torch, "cuda", None)):
         error = getattr(holder, "OutOfMemoryError", None)
@@ -54,17 +59,19 @@ def _out_of_memory_errors():
     return tuple(found)
 
 
-def _status_line(gpu):
+def _status_line(gpu: Gpu) -> str:
     mib = 1 << 20
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
-    memory = "memory unknown" if used is None else f"{used // mib} / {total // mib} MiB"
+    memory = "memory unknown"
+    if used is not None and total is not None:
+        memory = f"{used // mib} / {total // mib} MiB"
     users = [
         f"{process.user or '?'} {process.name or '?'} ({process.pid})" for process in gpu.processes
     ]
     return f"GPU {gpu.index}  {memory}  {', '.join(users) or 'no listed process'}"
 
 
-def _explained(error):
+def _explained(error: BaseException) -> list[str]:
     """Returns the explanation of an out-of-memory error."""
     import gpuws
 
@@ -77,10 +84,10 @@ def _explained(error):
 class _Explainer:
     """Explains an out-of-memory error after its traceback, then drops it."""
 
-    def __init__(self, shell):
+    def __init__(self, shell: Any) -> None:
         self.shell = shell
 
-    def after_cell(self, result):
+    def after_cell(self, result: Any) -> None:
         from gpuws import mem
 
         error = result.error_in_exec or result.error_before_exec
@@ -96,17 +103,17 @@ class _Explainer:
             print(f"gpuws: could not explain the error: {failure}")
         # Objects that this result or the names of this function refer to would stay alive.
         result.error_in_exec = result.error_before_exec = None
-        for each in chain:
-            each.__traceback__ = None
-        del error, chain, each
+        while chain:
+            chain.pop().__traceback__ = None
+        del error
         free()
         print("gpuws: let go of the exception; %debug cannot inspect it")
 
 
-_explainer = None
+_explainer: _Explainer | None = None
 
 
-def _magic(line):
+def _magic(line: str) -> None:
     """Shows the GPUs and their users; `%gpuws free` drops the last exception."""
     import gpuws
 
@@ -122,7 +129,7 @@ def _magic(line):
     print((shown.stdout + shown.stderr).rstrip())
 
 
-def load_ipython_extension(shell):
+def load_ipython_extension(shell: Any) -> None:
     """Adds `%gpuws`, and an explanation to each out-of-memory error."""
     global _explainer
     if _explainer is None:
@@ -131,7 +138,7 @@ def load_ipython_extension(shell):
         shell.register_magic_function(_magic, "line", "gpuws")
 
 
-def unload_ipython_extension(shell):
+def unload_ipython_extension(shell: Any) -> None:
     """Undoes `load_ipython_extension`."""
     global _explainer
     if _explainer is not None:

@@ -77,12 +77,47 @@ def test_shares_of_one_gpu_add_up(machine):
         ({"mem": [1]}, gpuws.InvalidRequest),
         ({"timeout": float("nan")}, gpuws.InvalidRequest),
         ({"timeout": "soon"}, gpuws.InvalidRequest),
+        ({"mig": True}, gpuws.InvalidRequest),
+        ({"capability": "7.6"}, gpuws.NeverAvailable),
+        ({"capability": (8, 0)}, gpuws.NeverAvailable),
+        *(({"capability": odd}, gpuws.InvalidRequest) for odd in (7.5, "7", "7.x", (7, -5), (7, 5, 0))),
+        ({"with_": "9"}, gpuws.InvalidRequest),
+        ({"with_": 1, "exclude": 1}, gpuws.NeverAvailable),
+        ({"with_": [0, 1]}, gpuws.NeverAvailable),
     ],
 )
 def test_impossible_claim_is_an_error_by_name(machine, terms, kind):
     with pytest.raises(kind):
         gpuws.claim(**{"timeout": 60, **terms}).__enter__()
     assert gpuws.leases().queue == () and gpuws.leases().leases == ()
+
+
+def test_claim_has_the_gpus_that_it_requires(machine):
+    with gpuws.claim(2, with_="1", exclude=0, capability="7.5", topology=True) as claim:
+        # NVLink connects it with another one.
+        assert [gpu.index for gpu in claim.gpus] == [1, 2]
+    with pytest.raises(gpuws.NeverAvailable, match="with_ names more GPUs than n"):
+        gpuws.hold(1, with_=[1, 2])
+    with pytest.raises(gpuws.NeverAvailable, match="named by with_ .* GPU 1: excluded"):
+        gpuws.hold(1, with_=1, exclude=1)
+
+
+def test_mig_devices_are_claimed_on_request():
+    with gpuws.sim("mig-a100"):
+        with pytest.raises(gpuws.NeverAvailable, match="MIG"):
+            gpuws.hold()
+        with gpuws.claim(mig=True, gpu=0, wait=False) as claim:
+            assert visible().startswith("MIG-") and len(claim.gpus) == 1
+
+
+@pytest.mark.parametrize("topology", [False, True])
+def test_topology_is_queried_on_request(tmp_path, topology):
+    text = f"import gpuws; print(gpuws.hold(topology={topology}, quiet=True).is_held)"
+    calls = tmp_path / "calls"
+    command = [gpuws.find_gpuws_bin(), "sim", "rtx8000-x4", "--live", "--count-calls", calls, "--"]
+    done = subprocess.run([*command, sys.executable, "-c", text], capture_output=True, text=True)
+    assert done.stdout == "True\n", done
+    assert ("nvmlDeviceGetTopologyCommonAncestor" in calls.read_text()) == topology
 
 
 def test_numbers_of_other_types_are_taken(machine):
@@ -138,7 +173,7 @@ def test_hold_lasts_until_release_or_the_end_of_the_process(machine, run):
 def test_claim_waits_for_its_turn_and_says_what_for(machine, capfd):
     granted, said = [], []
 
-    def told():
+    def reported():
         said.append(capfd.readouterr().err)
         return "waiting for 1 GPU" in "".join(said)
 
@@ -149,7 +184,7 @@ def test_claim_waits_for_its_turn_and_says_what_for(machine, capfd):
     with another_holder(4):
         thread = threading.Thread(target=wait)
         thread.start()
-        until(lambda: gpuws.leases().queue and told())
+        until(lambda: gpuws.leases().queue and reported())
     thread.join(60)
     assert granted == [True]
 

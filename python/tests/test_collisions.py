@@ -110,20 +110,20 @@ def test_nobody_gets_a_gpu_twice(machine, tmp_path, version):
             subprocess.Popen([sys.executable, path], stdout=subprocess.PIPE, text=True)
             for _ in range(count)
         ]
-    told = []
+    reported = []
     try:
         for process in processes:
             out, _ = process.communicate(timeout=240)
             assert process.returncode == 0
-            told += [json.loads(line) for line in out.splitlines() if line.startswith("[")]
+            reported += [json.loads(line) for line in out.splitlines() if line.startswith("[")]
     finally:
         # None outlives the session, whose directory safe-gpu would make again.
         for process in processes:
             process.kill()
             process.wait()
-    assert [each for each in told if each[0] == "collision"] == []
-    had = [who for what, who, _ in told if what == "had"]
-    refused = sum(what == "refused" for what, *_ in told)
+    assert [each for each in reported if each[0] == "collision"] == []
+    had = [who for what, who, _ in reported if what == "had"]
+    refused = sum(what == "refused" for what, *_ in reported)
     print(f"safe-gpu {version}: {len(had)} claims, {refused} refused, no collision")
     assert had.count("python") == 8 * rounds and had.count("run") == 2 * rounds
     if version is not None:

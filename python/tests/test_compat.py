@@ -4,6 +4,7 @@ import importlib
 import inspect
 import io
 import json
+import logging
 import os
 import sys
 
@@ -112,6 +113,40 @@ def test_example_of_safe_gpu_claims(clean):
             compat.safe_gpu.claim_gpus(placeholder_fn=None)
     del gpu_owner
     assert gpuws.leases().leases == () and "CUDA_VISIBLE_DEVICES" not in os.environ
+
+
+def test_each_phase_of_safe_gpu_goes_to_the_logger(clean, caplog):
+    phases = lambda: [record.getMessage() for record in caplog.records if record.name == "job"]
+    logger = logging.getLogger("job")
+    caplog.set_level(logging.INFO, "job")
+
+    class Placeholder:
+        def __call__(self, device_no):
+            logger.info(f"placeholder {device_no}")
+
+        def release(self, placeholder):
+            pass
+
+    compat.safe_gpu.claim_gpus(2, Placeholder(), logger)
+    visible = os.environ["CUDA_VISIBLE_DEVICES"]
+    locked = ["acquiring lock", "lock acquired"]
+    chosen = [f"Set CUDA_VISIBLE_DEVICES={visible}", "placeholder 0", "placeholder 1"]
+    assert phases() == [*locked, *chosen, "lock released"]
+    caplog.clear()
+    compat.safe_gpu.release_gpus()
+    assert phases() == [f"Releasing placeholder on CUDA device: {n}" for n in visible.split(",")]
+    caplog.clear()
+    with pytest.raises(RuntimeError, match="Required 5 GPUs"):
+        compat.safe_gpu.claim_gpus(5, Placeholder(), logger)
+    assert phases() == [*locked, "lock released"]
+    caplog.clear()
+
+    def fails(device_no):
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        compat.safe_gpu.claim_gpus(1, fails, logger)
+    assert phases()[-1] == "lock released" and phases()[-2].startswith("no placeholder: ")
 
 
 README_OF_GPUTIL = """

@@ -120,12 +120,13 @@ def test_memory_and_processes_are_gone_at_return(jobs, tmp_path, how):
             jobs.work(str(path), how, 7)
         assert raised.value.args == ("no luck", 7)
         assert "in work" in str(raised.value.__cause__)
+        assert isinstance(raised.value.__cause__, gpuws.RemoteTraceback)
         report = None
     else:
         with pytest.raises(gpuws.IsolatedDied) as raised:
             jobs.work(str(path), how)
-        told = {"exit": "code 3", "sys.exit": "sys.exit('bye')", "kill": "SIGKILL"}[how]
-        assert told in str(raised.value)
+        reported = {"exit": "code 3", "sys.exit": "sys.exit('bye')", "kill": "SIGKILL"}[how]
+        assert reported in str(raised.value)
         report = raised.value.report
     assert memory_mib() == before
     assert not any(alive(pid) for pid in path.read_text().split())
@@ -283,3 +284,63 @@ def test_bad_terms_are_reported_at_the_decorator():
     for terms in ({"grace": -1}, {"grace": None}, {"timeout": float("nan")}, {"timeout": "1 h"}):
         with pytest.raises(gpuws.InvalidRequest):
             gpuws.isolated(**terms)
+
+
+# A script as people write it: no cloudpickle, and its functions and classes in the script itself.
+SCRIPT = """
+import sys
+sys.modules["cloudpickle"] = None
+import gpuws
+
+class Sum:
+    def __init__(self, value):
+        self.value = value
+
+@gpuws.isolated
+def add(left, right):
+    return Sum(left.value + right.value)
+
+def count(names):
+    return len(names)
+
+class Trainer:
+    @staticmethod
+    @gpuws.isolated
+    def train():
+        return sys.argv[1:], __name__
+
+if __name__ == "__main__":
+    with gpuws.sim("rtx8000-x4"):
+        total = add(Sum(40), Sum(2))
+        print(isinstance(total, Sum), total.value, gpuws.isolated(count)("abc"), Trainer.train())
+"""
+
+
+@pytest.mark.parametrize("start", [["program.py"], ["-m", "program"]])
+def test_functions_of_the_main_script_are_isolated(tmp_path, start):
+    (tmp_path / "program.py").write_text(SCRIPT)
+    words = [sys.executable, *start, "--epochs"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "True 42 3 (['--epochs'], '__mp_main__')\n", done.stderr
+
+
+def test_isolated_call_during_import_of_the_main_script_is_refused(run):
+    done = run(
+        """
+        import sys
+        sys.modules["cloudpickle"] = None
+        import gpuws
+
+        @gpuws.isolated
+        def one():
+            return 1
+
+        with gpuws.sim("rtx8000-x4"):
+            try:
+                one()
+            except gpuws.InvalidRequest as error:
+                print(error, error.hint)
+        """
+    )
+    want = "failed to run one: the main script calls it when it is imported\nhint: call it below: if"
+    assert want in done.stdout, done.stdout

@@ -28,11 +28,11 @@ def caught(error, cause=None):
 
 
 def test_caught_exception_is_explained_with_the_machine():
-    told = gpuws.mem.explain(caught(OutOfMemoryError(OUT_OF_MEMORY)), sim="labbox")
-    (event,) = told.events
+    reported = gpuws.mem.explain(caught(OutOfMemoryError(OUT_OF_MEMORY)), sim="labbox")
+    (event,) = reported.events
     assert (event.framework, event.diagnosis.cause) == ("pytorch", "too-big")
-    assert told.looked_at.machine == "labbox"
-    assert "too big" in str(told) and "try gpuws run --mem" in str(told)
+    assert reported.looked_at.machine == "labbox"
+    assert "too big" in str(reported) and "try gpuws run --mem" in str(reported)
 
 
 def test_cause_of_an_exception_is_explained():
@@ -41,8 +41,8 @@ def test_cause_of_an_exception_is_explained():
 
 
 def test_other_exception_has_no_events():
-    told = gpuws.mem.explain(caught(ValueError("\udcff odd")), live=False)
-    assert told.events == () and "no out-of-memory message" in str(told)
+    reported = gpuws.mem.explain(caught(ValueError("\udcff odd")), live=False)
+    assert reported.events == () and "no out-of-memory message" in str(reported)
 
 
 def test_fit_says_what_a_recording_needs(tmp_path):
@@ -86,11 +86,11 @@ def python_of(tmp_path):
 
 LIMITS = """
 import os, sys, warnings, gpuws
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as reported:
     warnings.simplefilter("always")
     with gpuws.sim("rtx8000-x4"):
         print(*gpuws.mem.limit("6GiB"), sep=",")
-print(*[each.message for each in told])
+print(*[each.message for each in reported])
 """
 
 

@@ -72,7 +72,7 @@ cell("def work():\\n    tensor = Tensor(900)\\n    raise ERROR\\nwork()")
 '''
 
 
-def told(out, word):
+def reported(out, word):
     return [int(line.split()[1]) for line in out.splitlines() if line.startswith(f"{word} ")]
 
 
@@ -83,8 +83,8 @@ def test_free_lets_go_of_the_last_exception(run):
 '''
     out = run(PROGRAM.replace("MORE", more.strip())).stdout
     # Good cells and a collection do not free it; we do.
-    assert told(out, "kept") == [900], out
-    assert told(out, "freed") == [900] and told(out, "end") == [0]
+    assert reported(out, "kept") == [900], out
+    assert reported(out, "freed") == [900] and reported(out, "end") == [0]
 
 
 @pytest.mark.parametrize("raised", ["ERROR", "ValueError('the step') from ERROR"])
@@ -105,7 +105,7 @@ def test_extension_explains_an_out_of_memory_error_and_lets_go(run, raised):
     out = done.stdout
     assert "gpuws: One request is larger than the GPU." in out, out
     assert "gpuws: GPU 0 " in out and "let go of the exception" in out
-    assert told(out, "kept") == [0] and told(out, "end") == [0]
+    assert reported(out, "kept") == [0] and reported(out, "end") == [0]
     assert "Quadro RTX 8000" in out and "0 MiB returned to the driver" in out
     assert "%gpuws` not found" in out + done.stderr
 
@@ -113,7 +113,7 @@ def test_extension_explains_an_out_of_memory_error_and_lets_go(run, raised):
 def test_extension_leaves_other_exceptions_for_the_debugger(run):
     more = 'cell("%load_ext gpuws")\n    ' + FAILS.replace("ERROR", "ValueError('x')").strip()
     out = run(PROGRAM.replace("MORE", more + "\n    gpuws.notebook.free()")).stdout
-    assert "explain" not in out and told(out, "kept") == [900] and told(out, "end") == [0]
+    assert "explain" not in out and reported(out, "kept") == [900] and reported(out, "end") == [0]
 
 
 def test_free_without_ipython_and_torch_does_nothing(run):

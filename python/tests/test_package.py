@@ -51,6 +51,21 @@ def test_import_loads_only_what_every_program_needs():
     assert not modules & slow, sorted(modules & slow)
 
 
+def test_package_needs_no_other():
+    """The types need typing_extensions on Python 3.10, but only type checkers read them."""
+    text = """
+        import sys
+        sys.modules.update(dict.fromkeys(["typing_extensions", "cloudpickle", "pynvml"]))
+        import gpuws
+        assert all(getattr(gpuws, name) for name in gpuws.__all__)
+        from gpuws.compat import GPUtil, gpustat, nvitop, py3nvml, safe_gpu
+        assert gpuws.ClaimTerms.__annotations__
+    """
+    text = "\n".join(line.strip() for line in text.splitlines())
+    done = subprocess.run([sys.executable, "-I", "-c", text], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_public_names_are_all_there():
     for name in gpuws.__all__:
         assert getattr(gpuws, name) is not None

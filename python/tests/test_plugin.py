@@ -56,18 +56,41 @@ def test_workers_stay_within_the_outer_list(pytester, monkeypatch):
 
 def test_more_workers_than_gpus_fail_by_name_and_wait_once(pytester):
     pytest.importorskip("xdist")
+    # The workers with a GPU keep it until the others have failed.
     pytester.makepyfile(
         """
-        import pytest, time
-        @pytest.mark.parametrize("n", range(18))
-        def test_gpu(gpu, n): time.sleep(0.5)
+        import os, pytest, time
+        @pytest.mark.parametrize("n", range(6))
+        def test_gpu(gpu, n):
+            end = time.monotonic() + 60
+            while n == 5 and time.monotonic() < end and os.stat("ended").st_size < 2:
+                time.sleep(0.05)
         """
     )
+    pytester.makeconftest(
+        """
+        from gpuws import _claim
+        def note(name):
+            with open(name, "a") as noted:
+                noted.write("x")
+        def pytest_runtest_logreport(report):
+            # Only the reports that the controller receives have a node.
+            if report.failed and report.nodeid.endswith("[5]") and not hasattr(report, "node"):
+                note("ended")
+        wait = _claim.Claim._wait
+        def counted(*arguments):
+            note("waits")
+            return wait(*arguments)
+        _claim.Claim._wait = counted
+        """
+    )
+    (pytester.path / "ended").touch()
     # A machine of four GPUs, and two workers too many.
     result, done = outcomes(pytester, "-n", "6", "--gpuws-timeout", "1", "--dist", "each")
-    assert done == {"passed": 72, "errors": 36}
+    assert done == {"passed": 24, "errors": 12}
     result.stdout.fnmatch_lines(["*4 other workers of pytest-xdist keep GPUs: use at most -n 4*"])
-    assert result.duration < 30
+    assert (pytester.path / "waits").read_text() == "x" * 6
+    assert (pytester.path / "ended").read_text() == "xx"
 
 
 OWN = """

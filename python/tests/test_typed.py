@@ -1,5 +1,8 @@
-"""The stubs: they have what the modules have, and the fields of docs/schema."""
+"""The types of the package: the checkers accept its sources, every public name and the examples of
+the manual, and find mistakes."""
 
+import functools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +12,8 @@ import pytest
 import gpuws
 
 ROOT = Path(__file__).resolve().parents[2]
+# The oldest that pyproject.toml supports.
+OLDEST = re.search(r">=(3\.\d+)", (ROOT / "pyproject.toml").read_text())[1]
 
 
 def test_types_of_records_are_those_of_the_schemas():
@@ -17,44 +22,105 @@ def test_types_of_records_are_those_of_the_schemas():
     assert done.returncode == 0, done.stderr
 
 
-# `__main__` runs at import, the classes of records exist only for type checkers, frameworks call the
-# hooks of the callbacks, and nvidia-ml-py has no types.
-UNTYPED = r"""
-gpuws\.callbacks\..*\.on_.*
-gpuws\.__main__\..*
-gpuws\._gpuws\.__all__
-gpuws\._records\..*
-gpuws\.compat\.py3nvml\.py3nvml\..*
-"""
-
-
-def test_stubs_are_those_of_the_modules(tmp_path):
+def test_stub_is_that_of_the_extension(tmp_path):
     pytest.importorskip("mypy")
-    pytest.importorskip("pynvml")
-    (tmp_path / "untyped").write_text(UNTYPED)
-    (tmp_path / "mypy.ini").write_text("[mypy]\nignore_missing_imports = true\n")
-    command = [sys.executable, "-m", "mypy.stubtest", "gpuws", "--allowlist", "untyped"]
-    command += ["--mypy-config-file", "mypy.ini", "--ignore-unused-allowlist"]
+    (tmp_path / "untyped").write_text(r"gpuws\._gpuws\.__all__")
+    command = [sys.executable, "-m", "mypy.stubtest", "gpuws._gpuws", "--allowlist", "untyped"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-# What docs/python.md shows. It is checked, not run.
+@functools.cache
+def why_no_pyright():
+    """Returns why pyright does not run here: its package needs Node.js, or downloads it."""
+    command = [sys.executable, "-m", "pyright", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stderr.strip().rpartition("\n")[2] if done.returncode else None
+
+
+def mypy(*checked):
+    pytest.importorskip("mypy")
+    return ["mypy", "--strict", "--no-incremental", "--python-version", OLDEST, *checked]
+
+
+def pyright(*checked):
+    pytest.importorskip("pyright")
+    if why_no_pyright() is not None:
+        pytest.skip(f"pyright is not available: {why_no_pyright()}")
+    return ["pyright", "--pythonpath", sys.executable, "--pythonversion", OLDEST, *checked]
+
+
+@pytest.fixture(params=[mypy, pyright])
+def errors_of(request, tmp_path):
+    """Returns the lines of programs on which a type checker finds errors, and what it prints."""
+
+    def errors_of(*programs):
+        names = [f"program{number}.py" for number in range(len(programs))]
+        for name, text in zip(names, programs):
+            (tmp_path / name).write_text(text)
+        command = [sys.executable, "-m", *request.param(*names)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        said = done.stdout + done.stderr
+        found = re.findall(r"program\d+\.py:(\d+):(?:\d+ -)? error:", done.stdout)
+        assert bool(found) == bool(done.returncode), said
+        return list(dict.fromkeys(map(int, found))), said
+
+    return errors_of
+
+
+@pytest.mark.parametrize("checker", [mypy, pyright])
+def test_sources_have_correct_types(checker, tmp_path):
+    package = Path(gpuws.__file__).parent
+    command = checker("-p", "gpuws") if checker is mypy else checker(package)
+    command = [sys.executable, "-m", *command]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    stubs = [path.relative_to(package).as_posix() for path in package.rglob("*.pyi")]
+    assert sorted(stubs) == ["_gpuws.pyi", "_records.pyi", "compat/py3nvml/py3nvml.pyi"]
+
+
+# What the examples of the manual take from their reader.
+GIVEN = """import gpuws
+import pytest
+
+def train() -> None: ...
+def accuracy(path: str) -> float:
+    return 0.5
+"""
+
+
+def test_examples_have_correct_types(errors_of):
+    pages = [(ROOT / page).read_text() for page in ("docs/python.md", "crates/python/README.md")]
+    fenced = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
+    examples = [GIVEN + example for page in pages for example in fenced.findall(page)]
+    assert len(examples) == sum(page.count("```") for page in pages) // 2
+    found, said = errors_of(*examples)
+    assert found == [], said
+
+
+# Every public name, used correctly. It is checked, not run.
 PROGRAM = """
 import asyncio
 import io
 import subprocess
 from collections.abc import Callable
+from datetime import datetime
 
 import gpuws
 from gpuws.compat import GPUtil, gpustat, nvitop, py3nvml, release, safe_gpu
+from typing_extensions import Unpack
 
 with gpuws.claim(2, mem="6GiB", gpu=[0, "2-3"], exclude="1", timeout=600, visible="index") as claim:
     index: int = claim.gpus[0].index
     environment: dict[str, str] = claim.environment
     lease: str | None = claim.lease if claim.is_held else None
     info: gpuws.Claimed | None = claim.info
-held: gpuws.Claim = gpuws.hold(mem="6GiB")
+def narrowed(n: int, **terms: Unpack[gpuws.ClaimTerms]) -> gpuws.Claim:
+    return gpuws.claim(n, **terms)
+
+claim = narrowed(2, with_=[1, "GPU-5"], capability=(8, 0))
+
+held: gpuws.Claim = gpuws.hold(mem="6GiB", mig=True, capability="8.0", topology=True, with_=0)
 held.release()
 gpuws.release()
 
@@ -64,7 +130,7 @@ async def later() -> None:
 
 asyncio.run(later())
 
-@gpuws.isolated(mem="6GiB", timeout=3600, wait_timeout=3, grace=1)
+@gpuws.isolated(mem="6GiB", timeout=3600, wait_timeout=3, grace=1, mig=True)
 def words(count: int, *, base: int = 10) -> str:
     return str(count)
 
@@ -77,7 +143,8 @@ class Model:
         return 0.5
 
 text: str = words(3, base=8)
-report: gpuws.IsolatedReport = words.outcome(3).report
+outcome: gpuws.Outcome[str] = words.outcome(3)
+report: gpuws.IsolatedReport = outcome.report
 ended: tuple[int, ...] = report.ended_pids
 nothing()
 model = Model()
@@ -93,11 +160,24 @@ for gpu in status.gpus:
     why = gpu.processes[0].absent.memory_bytes
     if gpu.details is not None and gpu.details.clocks is not None:
         clock: int | None = gpu.details.clocks.sm_mhz
+seen: list[int] = [gpu.index for gpu in gpuws.visible_gpus(sim="labbox")]
 as_json: dict[str, object] = status.to_dict()
 doctor: gpuws.Doctor = gpuws.doctor(samples=2, every=1)
 commands: list[str] = [step.command for finding in doctor.findings for step in finding.next]
 leases: gpuws.Leases = gpuws.leases()
 waiting: int = len(leases.queue)
+plan: gpuws.Reap = gpuws.reap(gpu=[0, "2-3"], user=["ada", 1000], protect="user:root")
+pids: list[int] = [target.pid for target in plan.targets]
+done: gpuws.Reap = gpuws.reap(pid=pids, yes=True, grace=30, scope="container", sim="labbox")
+freed: bool = done.report is not None and done.report.complete
+history: gpuws.Report = gpuws.report("history", since=datetime(2026, 11, 24), until="-5m", step=60)
+hours: list[float] = [user.used_ms / 3.6e6 for user in history.users]
+gap_ends: list[str] = [gap.from_ for gap in history.gaps]
+model_: gpuws.PlacedModel = gpuws.place.model("Llama", context="8k", memory=["24GiB", 1 << 34])
+layers: list[str | None] = [layer.room for layer in model_.layers]
+placed: gpuws.PlacedGraph = gpuws.place.graph("a.pb", devices=["/gpu:0"], hard=True)
+scheduled: gpuws.ScheduledGraph = gpuws.place.schedule("a.pb", replicas=2, batch=64)
+ran: gpuws.RanGraph = gpuws.place.run("a.pb", fetch="c:0", memory="1GiB", deadline=3)
 program: str = gpuws.find_gpuws_bin()
 version: str = gpuws.__version__
 
@@ -112,13 +192,14 @@ try:
     nothing()
 except (gpuws.IsolatedTimeout, gpuws.IsolatedDied, gpuws.IsolatedError) as failed:
     left: gpuws.IsolatedReport | None = failed.report
+    remote: bool = isinstance(failed.__cause__, gpuws.RemoteTraceback)
 
 try:
     print()
 except RuntimeError as raised:
-    told: gpuws.Explained = gpuws.mem.explain(raised, live=False)
-    causes: list[str] = [event.diagnosis.cause for event in told.events]
-    stats = told.events[0].stats
+    reported: gpuws.Explained = gpuws.mem.explain(raised, live=False)
+    causes: list[str] = [event.diagnosis.cause for event in reported.events]
+    stats = reported.events[0].stats
     in_use: int | None = None if stats is None else stats.InUse
 fitted: gpuws.Fitted = gpuws.mem.fit("a.pickle", device_memory="80GiB", policy=["bfc"])
 fits: bool | None = fitted.jobs[0].fits
@@ -163,28 +244,25 @@ Model.evaluate("a.pt")
 gpuws.status().gpus[0].memry
 number: int = gpu.absent.memory_used_bytes
 gpuws.claim(visible="name")
+gpuws.hold(memory="6GiB")
+gpuws.aclaim(1, timeout="3")
+gpuws.isolated(mem="6GiB", mig="yes")
+gpuws.claim(capability=8.0)
+gpuws.reap(pid="17", yes=True)
+gpuws.reap(scope="job")
+gpuws.place.graph("a.pb", replica=2)
+gpuws.reports
 GPUtil.getAvailable(limit="2")
 """
 
 
-def errors_of(text, tmp_path):
-    """Returns the lines on which mypy finds an error, and what it prints."""
-    (tmp_path / "program.py").write_text(text)
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "program.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    found = [line for line in done.stdout.splitlines() if ": error:" in line]
-    return list(dict.fromkeys(int(line.split(":")[1]) for line in found)), done.stdout + done.stderr
+def test_program_has_every_public_name():
+    modules = [gpuws, gpuws.compat, gpuws.mem, gpuws.notebook, gpuws.callbacks, gpuws.place]
+    listed = [name for module in modules for name in module.__all__]
+    assert [name for name in listed if name not in PROGRAM] == []
 
 
-def test_type_checker_accepts_what_the_manual_shows(tmp_path):
-    pytest.importorskip("mypy")
-    listed = [*gpuws.__all__, *gpuws.compat.__all__, *gpuws.mem.__all__, *gpuws.notebook.__all__]
-    assert [name for name in [*listed, *gpuws.callbacks.__all__] if name not in PROGRAM] == []
-    assert errors_of(PROGRAM, tmp_path)[0] == []
-
-
-def test_type_checker_finds_mistakes(tmp_path):
-    pytest.importorskip("mypy")
+def test_type_checker_finds_the_mistakes_alone(errors_of):
     first = PROGRAM.count("\n") + 2
-    found, told = errors_of(PROGRAM + MISTAKES, tmp_path)
-    assert found == [*range(first, first + 7)], told
+    found, reported = errors_of(PROGRAM + MISTAKES)
+    assert found == [*range(first, first + MISTAKES.count("\n") - 1)], reported

@@ -37,6 +37,21 @@ def test_views_equal_the_json_of_the_program(machine):
     assert gpuws.leases(sim=machine).to_dict() == printed("leases", "--sim", machine)
 
 
+def test_visible_gpus_are_those_of_the_variable(monkeypatch):
+    def visible(value, sim="labbox"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+        return [gpu.index for gpu in gpuws.visible_gpus(sim=sim)]
+
+    # The plugin may have hidden the GPUs, as this test requests none.
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert [gpu.index for gpu in gpuws.visible_gpus(sim="labbox")] == [0, 1, 2, 3]
+    assert visible("2,0") == [2, 0]
+    assert visible(gpuws.status(sim="labbox").gpus[3].uuid) == [3]
+    assert visible("") == [] and visible("0,9,1") == [0]
+    with pytest.raises(gpuws.DriverError):
+        visible("0", sim="no-driver")
+
+
 def test_equal_records_have_equal_hashes():
     data = gpuws.status(sim="labbox").to_dict()
     turned = {name: data[name] for name in reversed(data)}

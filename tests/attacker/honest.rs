@@ -93,8 +93,8 @@ fn ask(chance: &mut Chance) -> (ClaimRequest, bool) {
         Wait::For(Duration::from_millis(100 + chance.below(400)))
     };
     // Any user may keep safe-gpu's files locked, which makes every claim with safe-gpu wait.
-    let beside_safe_gpu = !is_free && chance.one_in(4);
-    (ClaimRequest { beside_safe_gpu, ..asking(claim, wait) }, is_free)
+    let holds_back_safe_gpu = !is_free && chance.one_in(4);
+    (ClaimRequest { holds_back_safe_gpu, ..asking(claim, wait) }, is_free)
 }
 
 fn asking(claim: Claim, wait: Wait) -> ClaimRequest {
@@ -106,7 +106,7 @@ fn asking(claim: Claim, wait: Wait) -> ClaimRequest {
         command: "honest".to_owned(),
         wait,
         pace: Duration::from_millis(100),
-        beside_safe_gpu: false,
+        holds_back_safe_gpu: false,
     }
 }
 

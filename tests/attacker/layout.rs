@@ -2,7 +2,7 @@
 
 use gpu_claim::Chosen;
 use gpu_core::{Bytes, Claim, DeviceUuid, LeaseEntry, Result, Share};
-use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles};
+use gpu_host::{FileLeaseStore, LeaseLocation, Roots, SafeGpuFiles};
 use std::path::{Path, PathBuf};
 
 /// The number of devices on the machine.
@@ -57,8 +57,8 @@ impl Layout {
 
     /// Returns the leases of the machine.
     pub(crate) fn locks(&self) -> FileLeaseStore {
-        let place = Place::machine(&self.run, self.tmp());
-        FileLeaseStore::new(place, SafeGpuFiles::below(&self.tmp()), roots())
+        let location = LeaseLocation::machine(&self.run, self.tmp());
+        FileLeaseStore::new(location, SafeGpuFiles::below(&self.tmp()), roots())
     }
 }
 

@@ -271,7 +271,7 @@ impl Run<'_> {
             command: "everything".to_owned(),
             wait: Wait::No,
             pace: Duration::from_millis(100),
-            beside_safe_gpu: true,
+            holds_back_safe_gpu: true,
         };
         let mut watch = |_: &gpu_claim::Waiting<'_>| ControlFlow::Continue(());
         let (locks, all) = (sandbox.layout.locks(), devices());

@@ -13,7 +13,7 @@ use gpu_core::{
     LeaseStore, Pid, ProcessTable, QueuePlace, Result, SafeGpuGuard, SafeGpuHolder, Share,
     Timestamp, Waiter,
 };
-use gpu_host::{FileLeaseStore, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_host::{FileLeaseStore, LeaseLocation, LinuxHost, Roots, SafeGpuFiles, SystemClock};
 use gpu_sim::Simulation;
 use gpuws_tests::Chance;
 use std::collections::BTreeMap;
@@ -34,7 +34,11 @@ fn main() {
     };
     let log = File::options().append(true).open(log).expect("the log exists");
     let locks = LoggedLocks {
-        locks: FileLeaseStore::new(Place::dir(dir), SafeGpuFiles::below(Path::new(dir)), roots()),
+        locks: FileLeaseStore::new(
+            LeaseLocation::dir(dir),
+            SafeGpuFiles::below(Path::new(dir)),
+            roots(),
+        ),
         log: Log { file: Arc::new(log), process: seed.clone() },
         meet: mode == "meet",
     };
@@ -60,7 +64,7 @@ fn main() {
             command: if wait == Wait::Forever { "waits" } else { "tries" }.to_owned(),
             pace: Duration::from_millis(100),
             wait,
-            beside_safe_gpu: false,
+            holds_back_safe_gpu: false,
         };
         let mut observe = || list_devices(&simulation);
         let mut watch = |_: &gpu_claim::Waiting<'_>| {

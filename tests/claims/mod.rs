@@ -11,7 +11,7 @@ mod observer;
 
 use gpu_claim::{Chosen, ClaimRequest, Ledger, Wait, take};
 use gpu_core::{Clock, DeviceUuid, GpuBackend, LeaseStore, Pid, ProcessKey};
-use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_host::{FileLeaseStore, LeaseLocation, Roots, SafeGpuFiles, SystemClock};
 use gpu_sim::Simulation;
 use gpuws_tests::{Chance, bound};
 use log::Reader;
@@ -117,7 +117,7 @@ impl StressRun {
     fn locks(&self) -> FileLeaseStore {
         let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
         let leases = self.path("leases");
-        FileLeaseStore::new(Place::dir(&leases), SafeGpuFiles::below(&leases), roots)
+        FileLeaseStore::new(LeaseLocation::dir(&leases), SafeGpuFiles::below(&leases), roots)
     }
 
     /// Claims all devices at once without waiting.
@@ -131,7 +131,7 @@ impl StressRun {
             command: "everything".to_owned(),
             wait: Wait::No,
             pace: Duration::from_millis(100),
-            beside_safe_gpu: false,
+            holds_back_safe_gpu: false,
         };
         let choose = |_: &(), _: &_, leases: &[_]| match leases {
             [] => Chosen::Devices(all.clone()),

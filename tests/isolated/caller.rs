@@ -10,7 +10,9 @@ use gpu_core::{
     ProcessList, ProcessTable, Reading, Result,
 };
 use gpu_host::supervise::{LinuxLauncher, Reexec, ReexecRole, Successor, SupervisorOrder};
-use gpu_host::{FileJournal, FileLeaseStore, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_host::{
+    FileJournal, FileLeaseStore, LeaseLocation, LinuxHost, Roots, SafeGpuFiles, SystemClock,
+};
 use gpu_sim::Simulation;
 use gpu_steward::{
     EntryPoint, Isolated, IsolatedError, Outcome, Ports, RESULT, serve_entry, supervise, take_over,
@@ -72,7 +74,7 @@ fn main() -> ExitCode {
     }
     match ReexecRole::find(&roots(), arguments.clone()).expect("the arguments are valid") {
         Some(ReexecRole::Supervisor(asked)) => return supervised(asked),
-        Some(ReexecRole::Successor(heir)) => return inherited(&heir),
+        Some(ReexecRole::Successor(successor)) => return inherited(&successor),
         Some(ReexecRole::Over) => return ExitCode::SUCCESS,
         None => {}
     }
@@ -212,8 +214,8 @@ fn supervised(asked: SupervisorOrder) -> ExitCode {
 }
 
 /// Ends the processes left behind by a killed supervisor.
-fn inherited(heir: &Successor) -> ExitCode {
-    if let Some(mut orphans) = heir.orphans().expect("orphans can be listed") {
+fn inherited(successor: &Successor) -> ExitCode {
+    if let Some(mut orphans) = successor.orphans().expect("orphans can be listed") {
         let own = LinuxHost::new(roots()).own_ancestry().expect("the own process is visible")[0];
         with_ports(|ports, token| {
             let Ports { backend, host, clock, journal, .. } = *ports;
@@ -239,7 +241,7 @@ fn with_ports<T>(act: impl FnOnce(&Ports<'_>, &ActToken) -> T) -> T {
 }
 
 fn locks(dir: &Path) -> FileLeaseStore {
-    FileLeaseStore::new(Place::dir(dir.join("leases")), SafeGpuFiles::below(dir), roots())
+    FileLeaseStore::new(LeaseLocation::dir(dir.join("leases")), SafeGpuFiles::below(dir), roots())
 }
 
 fn roots() -> Roots {

@@ -2,7 +2,7 @@
 //! its tree remains, and its lease is released.
 
 use gpu_core::{Claim, Clock, DeviceUuid, EntryKind, LeaseEntry, LeaseStore, Pid, ProcessKey};
-use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_host::{FileLeaseStore, LeaseLocation, Roots, SafeGpuFiles, SystemClock};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -49,8 +49,8 @@ impl TestDir {
 
     fn locks(&self) -> FileLeaseStore {
         let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
-        let place = Place::dir(self.0.path().join("leases"));
-        FileLeaseStore::new(place, SafeGpuFiles::below(self.0.path()), roots)
+        let location = LeaseLocation::dir(self.0.path().join("leases"));
+        FileLeaseStore::new(location, SafeGpuFiles::below(self.0.path()), roots)
     }
 
     fn leases(&self) -> usize {

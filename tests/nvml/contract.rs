@@ -3,6 +3,7 @@
 //! `hw` also tests the contract on this machine's own NVML.
 
 use crate::fixture::{Fixture, MOMENTS};
+use gpu_core::visible::GRAMMARS;
 use gpu_core::*;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -12,7 +13,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Checks the contract of a backend on a machine with constant values.
 fn keeps_the_contract(backend: &dyn GpuBackend, name: &str) {
-    let inventory = backend.look(Groups::all());
+    let inventory = backend.inventory(Groups::all());
     let json = serde_json::to_string(&inventory).unwrap();
     assert!(!json.contains("not-recorded"), "{name}: a driver records nothing: {json}");
 
@@ -30,6 +31,10 @@ fn keeps_the_contract(backend: &dyn GpuBackend, name: &str) {
     let uuids: Vec<_> = infos.iter().filter_map(|info| info.id.uuid.as_ref().ok()).collect();
     let distinct: BTreeSet<_> = uuids.iter().collect();
     assert_eq!(distinct.len(), uuids.len(), "{name}: each device has a UUID of its own");
+    let has_grammar =
+        |info: &&DeviceInfo| GRAMMARS.iter().any(|grammar| grammar.visibility() == info.visibility);
+    let unlisted = infos.iter().find(|info| !has_grammar(info));
+    assert_eq!(unlisted, None, "{name}: no grammar of `GRAMMARS` writes its variable");
 
     for state in inventory.devices.iter().rev() {
         let what = format!("{name}, {}", state.id());
@@ -60,7 +65,7 @@ fn keeps_its_word(backend: &dyn GpuBackend, state: &DeviceState, what: &str) {
         let sorted: Vec<_> = keys.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
         assert_eq!(keys, sorted, "{what}: by number and instance, each once");
     }
-    assert_eq!(kind_of(&state.mig), kind_of_error(&backend.mig_instances(id)), "{what}");
+    assert_eq!(kind_of(&state.partitions), kind_of_error(&backend.partitions(id)), "{what}");
     assert_eq!(kind_of(&state.details), kind_of_error(&backend.details(id, Groups::all())));
     if state.details.is_ok() {
         assert!(backend.details(id, Groups::NONE).unwrap().is_empty(), "{what}: not requested");
@@ -116,7 +121,7 @@ fn by_kind(mut snapshot: Snapshot) -> Snapshot {
     for state in &mut snapshot.devices {
         forget(&mut state.sample);
         forget(&mut state.processes);
-        forget(&mut state.mig);
+        forget(&mut state.partitions);
         forget(&mut state.details);
     }
     snapshot

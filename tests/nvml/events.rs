@@ -15,7 +15,7 @@ fn xid_event_has_number_and_device() {
     let fixture = Fixture::moving(machine.path().to_str().unwrap());
     // A wait does not return events from before it.
     let reported = fixture.nvml(Duration::from_secs(40)).events(Duration::from_secs(20)).unwrap();
-    assert_eq!(reported, [DeviceEvent { device: Some(1), kind: DeviceEventKind::Xid(79) }]);
+    assert_eq!(reported, [DeviceEvent { device: Some(1), kind: DeviceEventKind::Error(79) }]);
 }
 
 #[test]

@@ -19,7 +19,7 @@ const PATIENT: Duration = Duration::from_secs(30);
 fn functions() -> BTreeSet<String> {
     let fixture = Fixture::of(MACHINE, Duration::ZERO);
     let nvml = fixture.nvml(PATIENT);
-    let inventory = nvml.look(Groups::all());
+    let inventory = nvml.inventory(Groups::all());
     assert!(inventory.driver.is_ok() && inventory.devices.len() == 4, "{inventory:?}");
     drop(nvml);
     let called: BTreeSet<String> = fixture.calls().into_keys().collect();
@@ -28,7 +28,7 @@ fn functions() -> BTreeSet<String> {
 }
 
 fn inventory_with(fault: CallFault, deadline: Duration) -> Inventory {
-    Fixture::with(MACHINE, Duration::ZERO, vec![fault]).nvml(deadline).look(Groups::all())
+    Fixture::with(MACHINE, Duration::ZERO, vec![fault]).nvml(deadline).inventory(Groups::all())
 }
 
 fn fault(function: &str, gpu: Option<u32>, effect: CallEffect) -> CallFault {
@@ -97,7 +97,7 @@ fn error_code_affects_only_its_reach() {
 }
 
 fn check_codes(cases: &[(String, u32)]) {
-    let whole = Fixture::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::all());
+    let whole = Fixture::of(MACHINE, Duration::ZERO).nvml(PATIENT).inventory(Groups::all());
     let healthy = serde_json::to_value(&whole).unwrap();
     for &(ref function, code) in cases {
         let gpu = is_of_a_device(function).then(|| victim(function));
@@ -134,8 +134,12 @@ fn check_codes(cases: &[(String, u32)]) {
 
 /// Returns whether a result of a device is a fault of the device, or its details are missing.
 fn is_at_fault(state: &DeviceState) -> bool {
-    let faults =
-        [kind(&state.sample), kind(&state.processes), kind(&state.mig), kind(&state.details)];
+    let faults = [
+        kind(&state.sample),
+        kind(&state.processes),
+        kind(&state.partitions),
+        kind(&state.details),
+    ];
     let of_device = |kind: &ErrorKind| matches!(kind, ErrorKind::Device(_));
     faults.iter().flatten().any(of_device) || state.info.name.is_err()
 }
@@ -250,7 +254,7 @@ fn hangs(function: &str) {
         let faults = vec![fault(function, gpu, CallEffect::Hangs)];
         let fixture = Fixture::with(MACHINE, Duration::ZERO, faults);
         let nvml = fixture.nvml(Duration::from_secs(deadline));
-        let inventory = nvml.look(Groups::all());
+        let inventory = nvml.inventory(Groups::all());
         let json = serde_json::to_string(&inventory).unwrap();
         (fixture, nvml, inventory, json)
     });
@@ -268,7 +272,7 @@ fn hangs(function: &str) {
         (Ok(_), Some(gpu)) => assert_eq!(before, gpu as usize, "{function}: {json}"),
         (Ok(_), None) => panic!("{function} has hung and all is well: {json}"),
     }
-    let again = nvml.look(Groups::NONE);
+    let again = nvml.inventory(Groups::NONE);
     let failed = again.driver.expect_err("a second child would hang too");
     assert_eq!(failed.kind, ErrorKind::TimedOut, "{function}");
 }
@@ -282,7 +286,7 @@ fn hanging_shutdown_does_not_affect_answer() {
 
 #[test]
 fn device_lost_between_calls_affects_only_itself() {
-    let whole = Fixture::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::all());
+    let whole = Fixture::of(MACHINE, Duration::ZERO).nvml(PATIENT).inventory(Groups::all());
     for function in functions().iter().filter(|function| is_of_a_device(function)) {
         let gpu = victim(function);
         let inventory =
@@ -302,7 +306,7 @@ fn kind<T>(answer: &Result<T, Fault>) -> Option<ErrorKind> {
 #[test]
 fn process_list_growing_between_calls_is_read_completely() {
     for function in functions().iter().filter(|function| function.contains("Processes")) {
-        let whole = Fixture::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::NONE);
+        let whole = Fixture::of(MACHINE, Duration::ZERO).nvml(PATIENT).inventory(Groups::NONE);
         let before = whole.devices[GROWING as usize].processes.as_ref().unwrap().len();
         let grown = CallFault {
             times: Some(1),

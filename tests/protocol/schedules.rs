@@ -294,7 +294,7 @@ fn claim(port: &Port, count: u32, among: u8, within: Option<LeaseEntry>) -> Opti
         command: String::new(),
         wait: Wait::No,
         pace: Duration::from_secs(1),
-        beside_safe_gpu: false,
+        holds_back_safe_gpu: false,
     };
     let choose = |(): &(), claim: &Claim, others: &[LeaseEntry]| chosen(claim, among, others);
     let watch = &mut |_: &Waiting<'_>| ControlFlow::Continue(());

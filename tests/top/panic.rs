@@ -50,11 +50,11 @@ fn child() {
     let options = Options { ascii: true, theme: Theme::Mono, ..Options::default() };
     let settings = Settings { interval: Duration::from_secs(1), mouse: true, options };
     let clock = Arc::new(SystemClock::new());
-    let frames = Box::new(|| panic!("the snapshot fails"));
+    let frames = Box::new(|_| panic!("the snapshot fails"));
     let ended = Top::new().run(
         settings,
         clock,
-        Machine { frames: Frames::Looks(frames), ender: None, inspector: None },
+        Machine { frames: Frames::Live(frames), ender: None, inspector: None },
     );
     assert!(ended.is_err());
     let message = ended.unwrap_err();

@@ -1,6 +1,6 @@
 //! Whole screens of simulated machines, as golden files, and the styles of some cells.
 
-use gpu_core::{Clock, HolderSearch, Observation, ProcessDetail};
+use gpu_core::Clock;
 use gpu_reaper::{Guard, Request};
 use gpu_report::ProcessFilter;
 use gpu_sim::Simulation;
@@ -23,12 +23,8 @@ fn options() -> Options {
 
 /// Takes a snapshot of a machine, as `gpuws top` does.
 fn take_frame(machine: &Simulation) -> Frame {
-    let observation = Observation {
-        groups: gpu_reaper::defect_groups(),
-        holders: HolderSearch::IfUnexplained,
-        processes: ProcessDetail::WithJob,
-        driver_messages: false,
-    };
+    let mut observation = gpu_top::frame::observation();
+    observation.groups = observation.groups.and(gpu_top::more::groups());
     let mut snapshot = gpu_core::observe_in_detail(machine, machine, machine, observation);
     let diagnosis = gpu_reaper::diagnose_outlines(&mut snapshot, machine);
     let leased = DeviceLeases::none();

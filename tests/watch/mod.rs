@@ -11,7 +11,7 @@ use gpu_core::{
 };
 use gpu_reaper::{Past, Ports, full_observation};
 use gpu_sim::{Call, Fault, Simulation};
-use gpu_watch::{Change, ChangeKind, Look, Machine, Policy, Purpose, Told, Watch};
+use gpu_watch::{Change, ChangeKind, Event, Machine, Policy, Purpose, Scan, Watch};
 use gpuws_tests::{Chance, bound};
 use std::cell::Cell;
 use std::fmt;
@@ -92,10 +92,10 @@ impl Watcher {
         let mut observe = |purpose| {
             let (machine, whole) = (simulation, full_observation());
             let snapshot = match purpose {
-                Purpose::Tell => observer.observe(machine, machine, machine, whole),
+                Purpose::Report => observer.observe(machine, machine, machine, whole),
                 Purpose::Plan => observe_in_detail(machine, machine, machine, whole),
             };
-            Look::after(past, snapshot)
+            Scan::after(past, snapshot)
         };
         let mut machine = Machine {
             ports: Ports {
@@ -104,7 +104,7 @@ impl Watcher {
                 clock: simulation,
                 journal: simulation,
             },
-            look: &mut observe,
+            scan: &mut observe,
             token,
             go_on: &|| match self.permits.get() {
                 0 => ControlFlow::Break(()),
@@ -116,21 +116,21 @@ impl Watcher {
         };
         let minute = simulation.elapsed().as_secs() / 60;
         let notifications = &mut self.notifications;
-        self.watch.round(&mut machine, &mut |told| {
-            let notification = match told {
-                Told::Change(change) => Notification::Change(Box::new(change.clone())),
-                Told::Warning { condemned, .. } => Notification::Warning(condemned.key().pid),
-                Told::HeldBack(count) => Notification::HeldBack(count),
-                Told::Blind(_) => Notification::Blind,
-                Told::Sighted => return,
-                Told::Spared { .. } => Notification::Spared,
-                Told::Reap { plan, report: None, .. } => Notification::Planned(
+        self.watch.round(&mut machine, &mut |event| {
+            let notification = match event {
+                Event::Change(change) => Notification::Change(Box::new(change.clone())),
+                Event::Warning { pending, .. } => Notification::Warning(pending.key().pid),
+                Event::HeldBack(count) => Notification::HeldBack(count),
+                Event::Blind(_) => Notification::Blind,
+                Event::Sighted => return,
+                Event::Spared { .. } => Notification::Spared,
+                Event::Reap { plan, report: None, .. } => Notification::Planned(
                     plan.targets.iter().map(|target| target.key.pid).collect(),
                 ),
-                Told::Reap { plan, report: Some(_), .. } => {
+                Event::Reap { plan, report: Some(_), .. } => {
                     Notification::Reaped(plan.targets.iter().map(|target| target.key.pid).collect())
                 }
-                Told::NotPlanned(error) => Notification::NotPlanned(error.to_string()),
+                Event::NotPlanned(error) => Notification::NotPlanned(error.to_string()),
             };
             notifications.push((minute, notification));
         });

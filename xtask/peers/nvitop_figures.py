@@ -33,7 +33,7 @@ def main():
     except nvitop.NVMLError as error:
         sys.exit(f"NVML returned {error}")
     if not devices and nvitop.Device.driver_version() == nvitop.NA:
-        sys.exit("nvitop finds no driver")
+        sys.exit("nvitop found no driver")
     found = {}
     for index, device in enumerate(devices):
         found[f"{index} name"] = value(device.name())

@@ -117,7 +117,7 @@ pub(crate) fn clean(root: &Path, package: &str) -> io::Result<()> {
     if status.success() {
         Ok(())
     } else {
-        Err(io::Error::other(format!("failed to remove what was built of {package}")))
+        Err(io::Error::other(format!("failed to clean {package}")))
     }
 }
 

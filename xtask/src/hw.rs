@@ -70,7 +70,7 @@ pub fn hw(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     }
     if violations.is_empty() {
         let mib = size(&pack)?.div_ceil(1 << 20);
-        writeln!(out, "hw: {} has {mib} MiB; run run.sh in it", pack.display())?;
+        writeln!(out, "hw: {} is {mib} MiB; run run.sh there", pack.display())?;
     }
     Ok(violations.is_empty())
 }
@@ -99,7 +99,7 @@ fn fill(pack: &Path, built: &[Built], scripts: &Path) -> io::Result<Vec<String>>
         missing.map(|name| format!("cargo built no '{name}'")).collect();
     let size = size(pack)?;
     if size > MAX {
-        violations.push(format!("the directory has {size} bytes, past {MAX}"));
+        violations.push(format!("the directory is {size} bytes, more than {MAX}"));
     }
     Ok(violations)
 }
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(missing, ["cargo built no 'plain-loop'"]);
         all.push(built(dir.path(), "plain-loop", "bin"));
         fs::File::create(&all[0].path).unwrap().set_len(MAX).unwrap();
-        assert!(fill(&pack, &all, &scripts).unwrap()[0].contains("past 47185920"));
+        assert!(fill(&pack, &all, &scripts).unwrap()[0].contains("more than 47185920"));
         fs::File::create(&all[0].path).unwrap();
         assert_eq!(fill(&pack, &all, &scripts).unwrap(), Vec::<String>::new());
         assert!(pack.join("bin/libnvml_sim.so").is_file() && pack.join("run.sh").is_file());

@@ -36,7 +36,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-nvidia-driver" => &["gpu-core"],
         "gpu-nvidia" | "gpu-text" => &["gpu-core", "gpu-nvidia-driver"],
         "gpu-sim" => &["gpu-core", "gpu-nvidia-driver", "gpu-text"],
-        "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
+        "gpu-nvml-sim" => &["gpu-core", "gpu-nvidia-driver", "gpu-sim"],
         // The history of a machine consists of files in their own format.
         "gpu-history" => &["gpu-core"],
         // Other machines are queried by ssh.
@@ -256,12 +256,12 @@ pub fn check(packages: &[Package], tree: &Tree) -> Vec<Violation> {
             let expected = package_name(dir);
             if name != expected {
                 let what = format!("package '{name}' in crates/{dir}");
-                say("name", what, &format!("call it '{expected}'"));
+                say("name", what, &format!("rename it to '{expected}'"));
             }
         }
         let Some(allowed) = may_depend_on(name) else {
             let what = format!("package '{name}' has no layer");
-            say("name", what, "name its layer in xtask/src/layering.rs and docs/architecture.md");
+            say("name", what, "add its layer to xtask/src/layering.rs and docs/architecture.md");
             continue;
         };
         for dependency in &package.depends_on {
@@ -280,7 +280,7 @@ pub fn check(packages: &[Package], tree: &Tree) -> Vec<Violation> {
             }
             if name == "gpu-core" && !OUTSIDE_OF_CORE.contains(&dependency) && !inside {
                 let what = format!("gpu-core depends on '{dependency}'");
-                say(dependency, what, "keep ports and plain data free of it; adapters may use it");
+                say(dependency, what, "only adapters may use it, not ports or plain data");
             } else if SYSTEM.contains(&dependency) && !SYSTEM_USERS.contains(&name) {
                 let what = format!("'{name}' accesses the operating system through '{dependency}'");
                 say(dependency, what, "use the Host port of gpu-core instead");

@@ -23,6 +23,7 @@ mod podman;
 mod program;
 mod python;
 mod slurm;
+mod subjects;
 mod tidy;
 mod tree;
 mod venv;

@@ -56,11 +56,11 @@ pub fn mutants(root: &Path, since: Option<&str>, out: &mut dyn Write) -> io::Res
     let shards = count.div_ceil(MOST);
     match shards {
         0 => {
-            writeln!(out, "mutants: none in the lines changed since {since}")?;
+            writeln!(out, "mutants: no mutants in the lines changed since {since}")?;
             return Ok(true);
         }
         1 => writeln!(out, "mutants: {count} in the lines changed since {since}")?,
-        _ => writeln!(out, "mutants: one in {shards} of the {count} since {since}")?,
+        _ => writeln!(out, "mutants: testing one in {shards} of {count} since {since}")?,
     }
     let shard = format!("0/{shards}");
     let mut run = contained();
@@ -71,7 +71,7 @@ pub fn mutants(root: &Path, since: Option<&str>, out: &mut dyn Write) -> io::Res
         return Ok(CAUGHT.contains(&code));
     }
     let missed = fs::read_to_string(dir.join("mutants.out").join("missed.txt"))?;
-    writeln!(out, "mutants: stopped after {SECONDS} s; the rest is not tested")?;
+    writeln!(out, "mutants: stopped after {SECONDS} s; the rest was not tested")?;
     Ok(missed.is_empty())
 }
 
@@ -93,7 +93,7 @@ fn contained() -> Command {
 }
 
 /// Returns the revision that the checked-out change is based on.
-fn base(root: &Path) -> io::Result<String> {
+pub(crate) fn base(root: &Path) -> io::Result<String> {
     let revision = |arguments: &[&str]| {
         git(root, arguments).map(|out| String::from_utf8_lossy(&out).trim().to_owned())
     };
@@ -104,7 +104,7 @@ fn base(root: &Path) -> io::Result<String> {
     }
 }
 
-fn git(root: &Path, arguments: &[&str]) -> io::Result<Vec<u8>> {
+pub(crate) fn git(root: &Path, arguments: &[&str]) -> io::Result<Vec<u8>> {
     let output = Command::new("git").current_dir(root).args(arguments).output()?;
     checked(output, "git")
 }

@@ -20,25 +20,25 @@ const DRAWINGS: [Drawing; 4] = [
     Drawing {
         group: "growth",
         file: "docs/replay-growth.svg",
-        title: "Time of a replay over the events of its job",
+        title: "Replay time by number of events",
         sizes: "events",
     },
     Drawing {
         group: "waiting",
         file: "docs/queue-growth.svg",
-        title: "Time of a grant over the waiting claims",
+        title: "Grant time by number of waiting claims",
         sizes: "waiting claims",
     },
     Drawing {
         group: "placing",
         file: "docs/placing-growth.svg",
-        title: "Time to build and to place a graph over its nodes",
+        title: "Time to build and place a graph by number of nodes",
         sizes: "nodes",
     },
     Drawing {
         group: "scheduling",
         file: "docs/scheduling-growth.svg",
-        title: "Time to schedule a graph on eight devices over its nodes",
+        title: "Time to schedule a graph on eight devices by number of nodes",
         sizes: "nodes",
     },
 ];
@@ -80,7 +80,7 @@ pub fn plot(root: &Path, criterion: &Path, out: &mut dyn Write) -> io::Result<bo
         drawn = true;
     }
     if !drawn {
-        writeln!(out, "plot: nothing was measured in {}", criterion.display())?;
+        writeln!(out, "plot: no measurements in {}", criterion.display())?;
     }
     Ok(drawn)
 }
@@ -95,7 +95,7 @@ fn read(group: &Path) -> io::Result<Vec<Series>> {
             let path = dir.join("new/estimates.json");
             let text = fs::read_to_string(&path)?;
             let time = median(&text)
-                .ok_or_else(|| Error::other(format!("{}: it has no median", path.display())))?;
+                .ok_or_else(|| Error::other(format!("{}: no median", path.display())))?;
             points.push((events, time));
         }
         points.sort_by(|(a, _), (b, _): &(f64, f64)| a.total_cmp(b));
@@ -280,6 +280,6 @@ mod tests {
         assert!(!drawn.expect("valid Criterion output"), "one point makes no line");
         measured(dir.path(), "bfc", "100000", r#""point_estimate":"long""#);
         let error = plot(dir.path(), dir.path(), &mut Vec::new()).expect_err("no number");
-        assert!(error.to_string().ends_with("it has no median"), "{error}");
+        assert!(error.to_string().ends_with("no median"), "{error}");
     }
 }

@@ -22,6 +22,9 @@ const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
 const TESTED: &str = "release";
 const PROFILE: &str = "GPUWS_WHEEL_PROFILE";
 
+/// The variable that names the directory of the Node.js that pyright downloads.
+const PYRIGHT_DIR: &str = "PYRIGHT_PYTHON_CACHE_DIR";
+
 /// Builds the wheel with this cargo profile, and prints its path.
 ///
 /// # Errors
@@ -43,7 +46,7 @@ pub fn wheel(root: &Path, profile: &str, out: &mut dyn Write) -> io::Result<bool
 pub fn python(root: &Path, arguments: &[&str], out: &mut dyn Write) -> io::Result<bool> {
     let dirs = Dirs::below(&target_dir(root));
     if let Err(error) = dirs.tools().install() {
-        writeln!(out, "python: skipped, maturin is not there: {error}")?;
+        writeln!(out, "python: skipped: maturin is not available: {error}")?;
         return Ok(true);
     }
     let profile = std::env::var(PROFILE).unwrap_or_else(|_| TESTED.to_owned());
@@ -51,7 +54,7 @@ pub fn python(root: &Path, arguments: &[&str], out: &mut dyn Write) -> io::Resul
     writeln!(out, "python: built {}", wheel.display())?;
     let fresh = Venv::new(dirs.0.join("fresh"), REQUIREMENTS);
     if let Err(error) = fresh.renew() {
-        writeln!(out, "python: skipped, what the tests need is not there: {error}")?;
+        writeln!(out, "python: skipped: test dependencies are missing: {error}")?;
         return Ok(true);
     }
     // The wheel has no dependencies, so pip need not query an index.
@@ -60,6 +63,14 @@ pub fn python(root: &Path, arguments: &[&str], out: &mut dyn Write) -> io::Resul
         if let Err(error) = install_safe_gpu(&dirs.0, version) {
             writeln!(out, "python: safe-gpu {version} is not installed: {error}")?;
         }
+    }
+    // Without Node.js, the package of pyright downloads it at its first start.
+    let mut pyright = Command::new(fresh.program("python"));
+    pyright.args(["-m", "pyright", "--version"]).env(PYRIGHT_DIR, dirs.0.join("pyright"));
+    if let Err(error) = output_of(&mut pyright) {
+        // The first lines are about the steps on the way there.
+        let error = error.to_string();
+        writeln!(out, "python: no pyright: {}", error.lines().last().unwrap_or_default())?;
     }
     out.flush()?;
     let mut pytest = Command::new(fresh.program("python"));
@@ -71,6 +82,7 @@ pub fn python(root: &Path, arguments: &[&str], out: &mut dyn Write) -> io::Resul
         pytest.env_remove(name);
     }
     pytest.env("GPUWS_SAFE_GPU", &dirs.0).env("PYTHONDONTWRITEBYTECODE", "1");
+    pytest.env(PYRIGHT_DIR, dirs.0.join("pyright"));
     Ok(pytest.status()?.success())
 }
 

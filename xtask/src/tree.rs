@@ -40,8 +40,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Reads the repository at `root`, without build output and hidden directories other than `.ci`
-    /// and `.cargo`.
+    /// Reads the repository at `root`, without build output, the site of `docs/`, and hidden
+    /// directories other than `.ci` and `.cargo`.
     ///
     /// # Errors
     /// If a directory or a file in it cannot be read.
@@ -60,7 +60,7 @@ impl Tree {
             let kind = entry.file_type()?;
             if kind.is_dir() {
                 let hidden = name.starts_with('.') && name != ".ci" && name != ".cargo";
-                let built = name == "target" || name.starts_with("target-");
+                let built = name == "target" || name.starts_with("target-") || path == "site";
                 let fuzzed = dir.ends_with("/fuzz") && (name == "corpus" || name == "artifacts");
                 if !hidden && !built && !fuzzed {
                     self.read_dir(root, &path)?;

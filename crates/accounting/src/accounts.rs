@@ -20,7 +20,7 @@ const MAX_JOBS: usize = 10_000;
 const MAX_POWER: Milliwatts = Milliwatts(5_000_000);
 
 /// The accounts of a machine over time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Accounts {
     /// Longer intervals count as gaps.
     longest: Duration,
@@ -92,29 +92,17 @@ struct Names<T> {
     indices: BTreeMap<T, usize>,
 }
 
+impl<T> Default for Names<T> {
+    fn default() -> Self {
+        Names { all: Vec::new(), indices: BTreeMap::new() }
+    }
+}
+
 impl Accounts {
     /// Returns empty accounts. An interval longer than `longest` is a gap, for which no amounts are
     /// booked.
     pub fn new(longest: Duration) -> Self {
-        Accounts {
-            longest,
-            snapshots: 0,
-            span: None,
-            last: None,
-            watched: Duration::ZERO,
-            gaps: Gaps::default(),
-            users: BTreeMap::new(),
-            owners: Names { all: Vec::new(), indices: BTreeMap::new() },
-            jobs: Names { all: Vec::new(), indices: BTreeMap::new() },
-            by_owner: Vec::new(),
-            by_job: Vec::new(),
-            by_day: BTreeMap::new(),
-            gpus: Vec::new(),
-            total: Amounts::default(),
-            series: Series::default(),
-            known: BTreeMap::new(),
-            memory: Memory::default(),
-        }
+        Accounts { longest, ..Accounts::default() }
     }
 
     /// Adds a snapshot and the leases at that time. Both describe the interval since the previous
@@ -246,7 +234,8 @@ impl Accounts {
         if holders.is_empty() {
             // A leased device is reserved for the owner of the lease.
             let key = device.id().lease_key();
-            let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
+            let parts =
+                device.partitions.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
             let parts: Vec<_> = parts.collect();
             let is_leased = |lease: &&LeaseEntry| {
                 let has = |uuid| lease.has(uuid) || lease.parts_of.contains(uuid);
@@ -374,7 +363,7 @@ impl Accounts {
     }
 
     /// Returns the number of snapshots.
-    pub fn looks(&self) -> usize {
+    pub fn snapshot_count(&self) -> usize {
         self.snapshots
     }
 

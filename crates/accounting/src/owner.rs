@@ -26,7 +26,7 @@ impl fmt::Display for Owner {
             Owner::User(name) => f.write_str(name),
             Owner::Uid(uid) => write!(f, "uid {uid}"),
             Owner::Unknown => f.write_str("unknown user"),
-            Owner::Unlisted => f.write_str("nobody listed"),
+            Owner::Unlisted => f.write_str("unlisted"),
         }
     }
 }

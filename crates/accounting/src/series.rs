@@ -161,6 +161,15 @@ mod tests {
     }
 
     #[test]
+    fn width_doubles_until_an_interval_fits() {
+        for (seconds, width, buckets) in [(512, 1, 512), (513, 2, 257), (100_000, 256, 391)] {
+            let mut series = Series::default();
+            series.watch(Timestamp(0), Timestamp(seconds * 1_000));
+            assert_eq!((series.width().as_secs(), series.buckets().len()), (width, buckets));
+        }
+    }
+
+    #[test]
     fn interval_is_spread_over_overlapping_buckets() {
         let mut series = Series::default();
         let gib = Bytes::from_mib(1_024);

@@ -14,7 +14,7 @@ pub struct Stream(pub u64);
 /// It cannot be copied, and so cannot be freed twice. A dropped allocation stays in use until its
 /// policy is dropped.
 #[derive(Debug, PartialEq, Eq, Hash)]
-#[must_use = "memory that is dropped stays taken until its policy ends"]
+#[must_use = "dropping this leaks the memory until the policy is dropped"]
 pub struct Allocation {
     pub(crate) address: u64,
     pub(crate) size: u64,
@@ -36,7 +36,7 @@ impl Allocation {
 
 /// Memory that the program has freed and that work on the device may still use.
 #[derive(Debug, PartialEq, Eq, Hash)]
-#[must_use = "memory that is never completed stays taken until its policy ends"]
+#[must_use = "the memory stays in use until it is completed or the policy is dropped"]
 pub struct Retired(pub(crate) Allocation);
 
 impl Retired {

@@ -48,7 +48,7 @@ pub fn turn(
     let places: Vec<QueuePlace> = (0..).zip(&waiters).map(place).collect();
     let mut read = |place: &QueuePlace| {
         let waiter = waiters.iter().find(|waiter| place.is_of(waiter));
-        Ok(waiter.map_or(AtPlace::Nobody, |waiter| AtPlace::Rival(Box::new((*waiter).clone()))))
+        Ok(waiter.map_or(AtPlace::Empty, |waiter| AtPlace::Rival(Box::new((*waiter).clone()))))
     };
     match judge(entry, &pool.leases, &places, &mut read, &|_| false, choose) {
         Ok(judgement) => judgement.turn,
@@ -71,7 +71,7 @@ pub(crate) enum AtPlace {
     /// A claim within another lease, or on another machine's devices.
     Elsewhere,
     /// No claim, or a stalled one.
-    Nobody,
+    Empty,
 }
 
 /// Like [`turn`], for earlier places in order; `read` returns the claim at a place. Places that
@@ -114,7 +114,7 @@ pub(crate) fn judge(
                     settled.insert(class);
                     continue;
                 }
-                AtPlace::Nobody => continue,
+                AtPlace::Empty => continue,
             };
             *rivals += 1;
             match choose(&earlier.claim, &served.seen_by(&earlier)) {
@@ -188,9 +188,9 @@ mod tests {
         }
     }
 
-    fn fits(device: &DeviceUuid, claim: &Claim, beside: &[LeaseEntry]) -> bool {
+    fn fits(device: &DeviceUuid, claim: &Claim, others: &[LeaseEntry]) -> bool {
         let mut room = TOTAL;
-        for lease in beside.iter().filter(|lease| lease.devices.contains(device)) {
+        for lease in others.iter().filter(|lease| lease.devices.contains(device)) {
             match (claim.share, lease.claim.share) {
                 (Share::Memory(_), Share::Memory(memory)) => room = room.saturating_sub(memory.0),
                 _ => return false,
@@ -201,8 +201,8 @@ mod tests {
     }
 
     /// Chooses the first eligible devices for a claim.
-    fn choose(claim: &Claim, beside: &[LeaseEntry]) -> Chosen {
-        let fits = |device: &&DeviceUuid| fits(device, claim, beside);
+    fn choose(claim: &Claim, others: &[LeaseEntry]) -> Chosen {
+        let fits = |device: &&DeviceUuid| fits(device, claim, others);
         let count = claim.count as usize;
         let free: Vec<_> = claim.among.iter().filter(fits).take(count).cloned().collect();
         if claim.among.len() < count {
@@ -307,7 +307,7 @@ mod tests {
                     .collect();
                 let mut read = |place: &QueuePlace| {
                     let waiter = pool.waiters.iter().find(|waiter| place.is_of(waiter));
-                    Ok(waiter.map_or(AtPlace::Nobody, |waiter| AtPlace::Rival(Box::new(waiter.clone()))))
+                    Ok(waiter.map_or(AtPlace::Empty, |waiter| AtPlace::Rival(Box::new(waiter.clone()))))
                 };
                 let judged =
                     judge(entry, &pool.leases, &places, &mut read, &|_| false, &choose).unwrap();
@@ -343,10 +343,10 @@ mod tests {
 
     /// Judges a claim behind these places, and returns how many places of each owner it read.
     fn reads_by_owner(places: &[QueuePlace], at: impl Fn(&QueuePlace) -> AtPlace) -> [usize; 2] {
-        reads_beside(&[], places, at)
+        reads_with_leases(&[], places, at)
     }
 
-    fn reads_beside(
+    fn reads_with_leases(
         leases: &[LeaseEntry],
         places: &[QueuePlace],
         at: impl Fn(&QueuePlace) -> AtPlace,
@@ -370,8 +370,8 @@ mod tests {
     fn claim_lacking_devices_reads_no_queue_place() {
         let places: Vec<QueuePlace> = places(5, 7).collect();
         let lease = entry(0, Claim::whole(1), vec![device(0)]);
-        assert_eq!(reads_beside(&[lease], &places, |_| AtPlace::Nobody), [0, 0]);
-        assert_eq!(reads_by_owner(&places, |_| AtPlace::Nobody), [5, 0]);
+        assert_eq!(reads_with_leases(&[lease], &places, |_| AtPlace::Empty), [0, 0]);
+        assert_eq!(reads_by_owner(&places, |_| AtPlace::Empty), [5, 0]);
     }
 
     #[test]
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn at_most_1024_dead_places_of_one_user_are_read() {
         let places: Vec<QueuePlace> = places(2000, 7).chain(places(1, 8)).collect();
-        assert_eq!(reads_by_owner(&places, |_| AtPlace::Nobody), [1024, 1]);
+        assert_eq!(reads_by_owner(&places, |_| AtPlace::Empty), [1024, 1]);
     }
 
     #[test]

@@ -29,8 +29,8 @@
 //!     command: id.to_owned(),
 //!     since: Timestamp(0),
 //! };
-//! let choose = |claim: &Claim, beside: &[LeaseEntry]| {
-//!     let is_leased = |uuid: &DeviceUuid| beside.iter().any(|lease| lease.devices.contains(uuid));
+//! let choose = |claim: &Claim, others: &[LeaseEntry]| {
+//!     let is_leased = |uuid: &DeviceUuid| others.iter().any(|lease| lease.devices.contains(uuid));
 //!     let free = devices.iter().filter(|uuid| !is_leased(uuid));
 //!     let chosen: Vec<DeviceUuid> = free.take(claim.count as usize).cloned().collect();
 //!     match chosen.len() == claim.count as usize {

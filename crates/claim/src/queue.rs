@@ -93,9 +93,9 @@ impl<'a> Queue<'a> {
         // A claim that has its devices already, and is about to leave the queue, no longer
         // competes.
         if leases.leases.iter().any(|lease| place.is_of(lease)) {
-            return Ok(AtPlace::Nobody);
+            return Ok(AtPlace::Empty);
         }
-        let Some(entry) = self.waiter(place)? else { return Ok(AtPlace::Nobody) };
+        let Some(entry) = self.waiter(place)? else { return Ok(AtPlace::Empty) };
         let is_rival = match (leases.parent_of(&entry), within) {
             (None, None) => !claim.is_elsewhere(&entry.claim),
             (Some(parent), Some(within)) => is_same(parent, within),

@@ -36,7 +36,7 @@ pub struct ClaimRequest {
     pub pace: Duration,
     /// Holds back every safe-gpu from before the snapshot until [`held_back`](Taken::held_back) is
     /// dropped.
-    pub beside_safe_gpu: bool,
+    pub holds_back_safe_gpu: bool,
 }
 
 /// The chooser's answer to one claim, given the others' leases.
@@ -63,9 +63,9 @@ pub struct Taken<S> {
     /// The guard that holds back every safe-gpu, if requested, or why that failed.
     pub held_back: Option<Result<Box<dyn SafeGpuGuard>>>,
     /// The snapshot before the grant.
-    pub scene: S,
+    pub context: S,
     /// The other leases at that moment.
-    pub beside: Vec<LeaseEntry>,
+    pub others: Vec<LeaseEntry>,
 }
 
 /// The earlier claims that wait.

@@ -17,9 +17,10 @@ use crate::commands::{
 use crate::exit::Exit;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
-use std::ffi::{OsStr, OsString};
+use gpu_report::smi::{SETTERS, usual_spelling};
+use std::ffi::OsString;
 
-/// Shows who uses the GPUs of this machine, explains unaccounted memory, and frees it safely.
+/// Shows the users of this machine's GPUs, explains unaccounted memory, and frees it safely.
 #[derive(Debug, Parser)]
 #[command(
     name = "gpuws",
@@ -48,10 +49,10 @@ pub(crate) enum Command {
                             gpuws --sim labbox status --format gpustat-json\n         \
                             gpuws status --host gpu01,gpu02")]
     Status(StatusArgs),
-    /// Watch the devices and who uses them on the whole screen.
+    /// Monitor the devices and their users, full screen.
     #[command(after_help = "Example: gpuws --sim labbox top\n? shows the keys, q quits.")]
     Top(TopArgs),
-    /// Watch for problems: report each once, tell users, and reap where a policy says so.
+    /// Watch for problems: report each once, notify users, and reap by policy.
     #[command(
         after_help = "Examples: gpuws watch --policy /etc/gpuws/watch.toml --json\n          \
                             gpuws --sim labbox watch --for 1h"
@@ -65,8 +66,7 @@ pub(crate) enum Command {
     /// Print CSV like nvidia-smi, with the same options, for scripts.
     #[command(
         override_usage = "gpuws query --query-gpu <FIELD,…> --format <FORM> [OPTIONS]\n       \
-                          gpuws query --query-compute-apps <FIELD,…> --format <FORM> [OPTIONS]\n       \
-                          gpuws query --help-query-gpu | --help-query-compute-apps",
+                          gpuws query --help-query-gpu",
         after_help = "Example: gpuws --sim labbox query --query-gpu=index,name,memory.used \
                             --format=csv,noheader,nounits"
     )]
@@ -138,7 +138,7 @@ pub(crate) enum Command {
                             gpuws sim p100-ghost --live -- gpuws reap --gpu 0 --yes\nExits with \
                                 the command's exit status.")]
     Sim(SimArgs),
-    /// Clean the GPUs of a Slurm job, as Prolog, Epilog or HealthCheckProgram of slurmd.
+    /// Clean up the GPUs of a Slurm job, as Prolog, Epilog or HealthCheckProgram of slurmd.
     #[command(after_help = "Example: in slurm.conf, a script with: exec /usr/bin/gpuws slurm \
         epilog\nExits with 1 if something still holds a GPU: the node is drained, and the reason \
         names it.")]
@@ -166,8 +166,16 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, clap::Error> {
     if status.as_ref().is_err_and(is_unknown) { cli } else { status }
 }
 
-/// Names the feature of a command that was not built into this program.
+/// Names what to type instead of an option of nvidia-smi, and the feature of a command that was not
+/// built into this program.
 fn named(error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) {
+        let instead = SETTERS.iter().find(|(setter, _)| option.split('=').next() == Some(setter));
+        if let Some((setter, instead)) = instead {
+            let text = format!("gpuws has no option '{setter}'\nhint: {instead}\n");
+            return clap::Error::raw(ErrorKind::UnknownArgument, text);
+        }
+    }
     let missing = match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(word)) => gpuws_features::check_command(word).err(),
         _ => None,
@@ -175,31 +183,8 @@ fn named(error: clap::Error) -> clap::Error {
     missing.map_or(error, |why| clap::Error::raw(ErrorKind::InvalidSubcommand, why + "\n"))
 }
 
-/// Replaces nvidia-smi's `-lms` and `-p2p`, long options with a single dash, with `--loop-ms` and
-/// `--p2p`.
-fn usual_spelling(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let usual = |word: OsString| match word.to_str() {
-        Some("-lms") => OsStr::new("--loop-ms").to_owned(),
-        Some("-p2p") => OsStr::new("--p2p").to_owned(),
-        Some(text) => match text.strip_prefix("-lms=") {
-            Some(value) => format!("--loop-ms={value}").into(),
-            None => word,
-        },
-        None => word,
-    };
-    // Only for the commands that have this option, and never in the arguments of a wrapped command.
-    let (mut views, mut ours) = (false, true);
-    words
-        .map(|word| {
-            views |= word == "query" || word == "status" || word == "topo";
-            ours &= word != "--";
-            if views && ours { usual(word) } else { word }
-        })
-        .collect()
-}
-
 fn exit_codes() -> String {
-    let codes = Exit::ALL.map(|exit| format!("  {:>3}  {}", exit.code(), exit.meaning()));
+    let codes = Exit::ALL.map(|(exit, meaning)| format!("  {:>3}  {meaning}", exit.code()));
     format!("{}\n\nExit codes:\n{}", after_help(), codes.join("\n"))
 }
 
@@ -215,6 +200,18 @@ mod tests {
     use std::time::Duration;
 
     #[test]
+    fn setters_of_nvidia_smi_have_a_hint() {
+        for (setter, instead) in SETTERS {
+            for words in [&["gpuws", setter, "-i", "0"][..], &["gpuws", "status", setter]] {
+                let words = words.iter().map(OsString::from).collect();
+                let Err(error) = parse(words) else { panic!("{setter} is an option") };
+                let error = error.to_string();
+                assert!(error.contains(&format!("hint: {instead}")), "{error}");
+            }
+        }
+    }
+
+    #[test]
     fn cli_definition_is_valid_and_every_help_has_an_example() {
         let mut command = Cli::command();
         command.clone().debug_assert();
@@ -223,6 +220,28 @@ mod tests {
             let help = sub.render_help().to_string();
             assert!(help.contains("\nExample"), "{}", sub.get_name());
         }
+    }
+
+    /// The commands between backticks in the README and in the tour exist, and so do their options.
+    #[test]
+    fn documented_commands_are_accepted() {
+        let pages = [include_str!("../../../README.md"), include_str!("../../../docs/tour.md")];
+        let lines = pages.iter().flat_map(|page| page.lines()).filter(|line| !line.contains("```"));
+        let codes = lines.flat_map(|line| line.split('`').skip(1).step_by(2));
+        let commands: Vec<&str> =
+            codes.filter(|code| *code == "gpuws" || code.starts_with("gpuws ")).collect();
+        // ID is no value, and an ellipsis stands for arguments.
+        let may_fail = [
+            ErrorKind::DisplayHelp,
+            ErrorKind::MissingRequiredArgument,
+            ErrorKind::ValueValidation,
+        ];
+        let is_unknown = |command: &&&str| {
+            let redirected = command.find(['|', '<', '>']).unwrap_or(command.len());
+            read(command[..redirected].trim()).is_err_and(|why| !may_fail.contains(&why.kind()))
+        };
+        let unknown: Vec<_> = commands.iter().filter(is_unknown).collect();
+        assert!(unknown.is_empty() && commands.len() > 50, "{unknown:?}");
     }
 
     fn read(line: &str) -> Result<Cli, clap::Error> {
@@ -246,7 +265,7 @@ mod tests {
             };
             assert_eq!(query.repeat.pause(), millis.map(Duration::from_millis), "{line}");
             assert_eq!(query.only.devices.len(), devices, "{line}");
-            assert!(query.format.is_some() && query.fields.query_gpu.is_some(), "{line}");
+            assert!(query.format.is_some() && query.asked.fields.is_some(), "{line}");
         }
     }
 

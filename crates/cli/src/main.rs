@@ -18,13 +18,13 @@ mod wording;
 
 use clap::CommandFactory;
 use cli::{Cli, Command};
+use commands::completions::Printed;
 use commands::run::frontend::Role;
 use commands::status::StatusArgs;
 use exit::Exit;
 use failure::Failure;
 use gpu_core::ActToken;
 use gpu_report::csv::Subject;
-use std::io::Write;
 use std::process::ExitCode;
 use terminal::Screen;
 
@@ -32,11 +32,14 @@ fn main() -> ExitCode {
     let served = gpu_machine::serve_if_requested()
         .or_else(|| gpu_machine::supervise_if_requested(ActToken::user_confirmed))
         .map(exit::served);
-    let other = served.or_else(commands::shim::run_if_called_as_nvidia_smi);
-    if let Some(exit) = other {
+    if let Some(exit) = served {
         return exit.into();
     }
-    let (role, words) = match commands::run::frontend::role(std::env::args_os().collect()) {
+    let words = match commands::shim::words() {
+        Ok(words) => words,
+        Err(exit) => return exit.into(),
+    };
+    let (role, words) = match commands::run::frontend::role(words) {
         Ok(found) => found,
         Err(failure) => return fail(&failure),
     };
@@ -65,8 +68,7 @@ fn prepare(cli: &Cli) {
 }
 
 fn fail(failure: &Failure) -> ExitCode {
-    // If standard error is closed, the exit code still reports the failure.
-    let _ = writeln!(std::io::stderr(), "{}", terminal::localized(failure.to_string()));
+    terminal::report(terminal::localized(failure.to_string()));
     failure.exit().into()
 }
 
@@ -94,6 +96,7 @@ fn why_not_sim(command: &Command) -> Option<&'static str> {
         Command::Slurm(_) => "slurmd's jobs are on this machine",
         #[cfg(feature = "history")]
         Command::Report(_) => NO_MACHINE,
+        Command::Completions(args) if matches!(args.shell, Printed::Values(_)) => return None,
         Command::Parse(_) | Command::Completions(_) | Command::Man(_) => NO_MACHINE,
         _ => return None,
     })
@@ -112,8 +115,8 @@ fn why_not_json(command: &Command) -> Option<&'static str> {
         Command::Top(_) | Command::Dmon(_) | Command::Pmon(_) => {
             "gpuws status -l --json prints one object per sample"
         }
-        Command::Status(args) if args.list_gpus => {
-            "-L is a format of nvidia-smi; --json without it has the same data"
+        Command::Status(args) if args.list_gpus || args.xml => {
+            "-L and -x are formats of nvidia-smi; --json without them has the same data"
         }
         Command::Status(args) if args.format.is_some() => "--format selects another format",
         Command::Status(args) if args.columns.is_some() => {
@@ -128,7 +131,7 @@ fn why_not_json(command: &Command) -> Option<&'static str> {
 
 /// Runs a command; `role` is the role of this process in a run.
 fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
-    let mut screen = Screen::stdout(cli.global.color.into());
+    let mut screen = Screen::stdout(cli.global.color);
     let global = &cli.global;
     match &cli.command {
         None => commands::status::run(&StatusArgs::default(), global, &mut screen),
@@ -169,7 +172,7 @@ fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
         Some(Command::Sim(args)) => commands::sim::run(args, global),
         Some(Command::Slurm(args)) => commands::slurm::run(args, global),
         Some(Command::Completions(args)) => {
-            commands::completions::run(args, Cli::command(), &mut screen)
+            commands::completions::run(args, global, Cli::command(), &mut screen)
         }
         Some(Command::Man(args)) => commands::man::run(args, Cli::command(), &mut screen),
     }

@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::progress;
 use crate::wording::{path_word, shell_word};
-use gpu_core::{ErrorKind, Groups, NoJournal, Origin};
+use gpu_core::{Groups, Origin};
 use gpu_machine::Options;
 pub(crate) use gpu_machine::{CLAIMS, Source, roots};
 use gpu_sim::Machine;
@@ -98,10 +98,4 @@ pub(crate) fn only_simulated(machine: &str) -> Failure {
     let machine = shell_word(machine);
     Failure::new(Exit::Usage, "run jobs on a simulated machine without real processes")
         .with_hint(format!("use a live simulation: gpuws sim {machine} --live -- gpuws run …"))
-}
-
-/// Returns the journal of a command that ends no process.
-pub(crate) fn no_journal() -> NoJournal {
-    let what = "write an audit log: this command ends no process";
-    NoJournal::new(gpu_core::Error::new(ErrorKind::Unsupported, what))
 }

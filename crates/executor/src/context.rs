@@ -17,6 +17,7 @@ impl<'a, 'env> Context<'a, 'env> {
         Self { thread: 0, shared: None }
     }
 
+    /// Creates the context of a kernel on a thread of a pool of several.
     pub(crate) const fn of(thread: usize, shared: &'a Shared<'env>) -> Self {
         Self { thread, shared: Some(shared) }
     }
@@ -61,7 +62,7 @@ impl<'a, 'env> Context<'a, 'env> {
         let grain = grain.max(1);
         let parts = range.len().div_ceil(grain);
         match self.shared {
-            Some(shared) if parts > 1 && shared.threads() > 1 => {
+            Some(shared) if parts > 1 => {
                 let split = Arc::new(Split::new(range, grain, parts, body));
                 let chunks: Arc<dyn Chunks + 'env> = Arc::clone(&split) as _;
                 shared.offer(&chunks, parts - 1);

@@ -92,3 +92,83 @@ pub(crate) fn virtual_run(
     let trace = run.run(transfer, |_| Ok::<(), Infallible>(()), None)?;
     Ok((graph, trace))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Bytes, Route};
+    use gpu_graph::cost::{Input, Item, Processor, Slot};
+
+    fn cluster() -> Cluster {
+        let processor = |name: &str| Processor { name: name.into(), speed: 1.0, memory: None };
+        let names = ["/job:a/device:GPU:0", "/job:a/device:CPU:0"];
+        // One byte takes 10 ns.
+        let route = Route { bytes_per_second: 100_000_000, ..Route::default() };
+        Cluster {
+            processors: names.map(processor).into(),
+            routes: vec![vec![Route::default(), route], vec![route, Route::default()]],
+            one_port: false,
+        }
+    }
+
+    fn item(name: &str, nanos: [Option<u64>; 2], inputs: &[Input]) -> Item {
+        let outputs = vec![Bytes(3), Bytes(4)];
+        Item {
+            name: name.into(),
+            inputs: inputs.into(),
+            outputs,
+            nanos: nanos.into(),
+            ..Item::default()
+        }
+    }
+
+    fn times(trace: &Trace) -> Vec<(u32, u32, u64, u64)> {
+        let spans = trace.spans.iter();
+        spans.map(|of| (of.node.0, of.lane, of.start_nanos, of.end_nanos)).collect()
+    }
+
+    #[test]
+    fn run_in_virtual_time_uses_the_times_and_routes_of_the_cluster() {
+        let inputs = [Input::value(0, 0), Input::value(0, 1), Input::order(0), Input::value(1, 1)];
+        let items = vec![
+            item("a", [Some(5), None], &[]),
+            item("b", [Some(7), Some(9)], &[]),
+            // Without a time on the CPU, it takes the longest of the others.
+            item("c", [Some(20), None], &inputs),
+            item("d", [None, Some(30)], &[]),
+            item("e", [None, Some(30)], &[]),
+        ];
+        let (tasks, trace) =
+            virtual_run(&Dag { items }, &cluster(), &[0, 0, 1, 1, 1], 2).expect("it runs");
+        assert_eq!(&*tasks.name(NodeIx(2)), "c");
+        let lanes: Vec<_> = trace.lanes.iter().map(|of| (&*of.process, &*of.name)).collect();
+        let (gpu, cpu) = ("/job:a/device:GPU:0", "/job:a/device:CPU:0");
+        assert_eq!(lanes, [(gpu, "stream 0"), (cpu, "stream 0"), (cpu, "stream 1")]);
+        // `a` ends at 5 and sends 7 bytes; `b` ends at 12 and sends 4.
+        assert_eq!(
+            times(&trace),
+            [(0, 0, 0, 5), (3, 1, 0, 30), (4, 2, 0, 30), (1, 0, 5, 12), (2, 1, 75, 95)]
+        );
+    }
+
+    #[test]
+    fn run_in_virtual_time_needs_an_order_and_processors() {
+        let cycle = vec![item("a", [Some(5), None], &[Input::order(0)])];
+        let error = virtual_run(&Dag { items: cycle }, &cluster(), &[0], 1).unwrap_err();
+        assert!(matches!(error, VirtualError::Order(_)), "{error}");
+        let items = vec![item("a", [Some(5), None], &[])];
+        let error = virtual_run(&Dag { items }, &cluster(), &[2], 1).unwrap_err();
+        assert_eq!(error, VirtualError::Placed(PlacedError::Unknown(NodeIx(0))));
+    }
+
+    #[test]
+    fn trace_of_a_schedule_has_a_lane_for_each_processor_and_spans_by_their_start() {
+        let slot = |processor, start_nanos, end_nanos| Slot { processor, start_nanos, end_nanos };
+        let slots = vec![slot(1, 8, 9), slot(0, 2, 5), slot(1, 2, 8)];
+        let schedule = Schedule { slots, ..Schedule::default() };
+        let trace = schedule_trace(&cluster(), &schedule);
+        let lanes: Vec<_> = trace.lanes.iter().map(|of| (&*of.process, &*of.name)).collect();
+        assert_eq!(lanes, [("/job:a", "GPU:0"), ("/job:a", "CPU:0")]);
+        assert_eq!(times(&trace), [(1, 0, 2, 5), (2, 1, 2, 8), (0, 1, 8, 9)]);
+    }
+}

@@ -30,7 +30,7 @@ pub enum RunError<E> {
     #[error("finish a canceled run")]
     Canceled,
     /// The pool is in use, by another thread or by the calling kernel.
-    #[error("run a graph on a pool that runs another")]
+    #[error("run a graph on a pool that is running another")]
     Busy,
 }
 

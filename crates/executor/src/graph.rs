@@ -335,6 +335,16 @@ mod tests {
     }
 
     #[test]
+    fn cycle_error_shows_twelve_names() {
+        let text = |count: usize| {
+            let nodes: Vec<String> = (0..count).map(|at| at.to_string()).collect();
+            GraphError::Cycle { nodes }.to_string()
+        };
+        assert!(text(12).ends_with("10 → 11"), "{}", text(12));
+        assert!(text(13).ends_with("10 → 11 → …"), "{}", text(13));
+    }
+
+    #[test]
     fn self_edge_is_a_cycle() {
         let error = TaskGraph::from_edges(2, [(1, 1)]).unwrap_err();
         assert_eq!(error, GraphError::Cycle { nodes: vec!["node 1".to_owned()] });
@@ -359,6 +369,8 @@ mod tests {
     fn equal_edges_count_once() {
         let graph = TaskGraph::from_edges(2, [(0, 1), (0, 1)]).expect("there is no cycle");
         assert_eq!((graph.edges(), graph.pending(NodeIx(1))), (1, 1));
+        let graph = TaskGraph::from_edges(4, [(0, 1), (0, 2), (2, 1)]).expect("no cycle");
+        assert_eq!((graph.edges(), graph.len(), graph.is_empty()), (3, 4, false));
     }
 
     #[test]

@@ -25,7 +25,8 @@ impl Default for RunLimits {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OverLimit {
     /// Its output is too large.
-    #[error("{op} of the shape {}: the tensors of a run may have {limit} bytes", shape_text(.shape))]
+    #[error("{op} of shape {}: the tensors of a run are limited to {limit} \
+             bytes", shape_text(.shape))]
     Memory {
         /// The operation.
         op: String,
@@ -36,7 +37,7 @@ pub enum OverLimit {
     },
     /// It takes too many steps.
     #[error(
-        "{op} of the shape {}: the operations of a run may take {limit} steps",
+        "{op} of shape {}: the operations of a run are limited to {limit} steps",
         shape_text(.shape)
     )]
     Steps {

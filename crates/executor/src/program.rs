@@ -73,7 +73,7 @@ pub struct Fetched {
 /// What a run returns.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// The values, in the order in which they were asked for.
+    /// The values, in the order in which they were requested.
     pub fetched: Vec<Fetched>,
     /// When each operation ran; empty without a clock.
     pub trace: Trace,

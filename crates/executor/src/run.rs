@@ -326,9 +326,7 @@ where
         self.record(&tally);
         if self.is_over() {
             while slot.ready.pop().is_some() {}
-            if slot.index != 0 {
-                slot.shared.wake_starter();
-            }
+            slot.shared.wake_starter();
         }
     }
 
@@ -337,7 +335,7 @@ where
     }
 
     fn has_sources(&self) -> bool {
-        !self.is_over() && self.next_source.load(Ordering::Relaxed) < self.sources
+        self.next_source.load(Ordering::Relaxed) < self.sources
     }
 }
 

@@ -315,3 +315,62 @@ impl Parker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Counted(AtomicUsize);
+
+    impl Chunks for Counted {
+        fn work(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn shared(threads: usize) -> Shared<'static> {
+        let ready: Vec<Worker<u32>> = (0..threads).map(|_| Worker::new_lifo()).collect();
+        Shared::new(&ready)
+    }
+
+    #[test]
+    fn withdrawn_offer_leaves_the_others() {
+        let shared = shared(2);
+        let (one, other) = (Arc::new(Counted(0.into())), Arc::new(Counted(0.into())));
+        let as_chunks = |of: &Arc<Counted>| Arc::clone(of) as Arc<dyn Chunks>;
+        shared.offer(&as_chunks(&one), 1);
+        shared.offer(&as_chunks(&other), 1);
+        shared.withdraw(&as_chunks(&other));
+        assert!(shared.has_ready());
+        // Who helps works on the offer that is left, and withdraws it.
+        shared.help();
+        assert_eq!((one.0.load(Ordering::Relaxed), other.0.load(Ordering::Relaxed)), (1, 0));
+        assert!(!shared.has_ready());
+    }
+
+    #[test]
+    fn node_in_the_queue_of_any_thread_is_ready() {
+        let ready = [Worker::new_lifo(), Worker::new_lifo()];
+        let shared = Shared::new(&ready);
+        ready[1].push(7);
+        assert!(shared.has_ready());
+        let slot = Slot { index: 0, ready: &ready[0], shared: &shared };
+        assert_eq!((shared.steal(&slot), shared.has_ready()), (Some(7), false));
+    }
+
+    #[test]
+    fn work_wakes_one_sleeper_unless_a_thread_searches() {
+        let shared = shared(4);
+        *lock(&shared.sleepers) = vec![1, 2, 3];
+        shared.idle.store(3 + SEARCHING, Ordering::Relaxed);
+        shared.announce();
+        assert_eq!(*lock(&shared.sleepers), [1, 2, 3]);
+        shared.idle.store(3, Ordering::Relaxed);
+        shared.announce();
+        assert_eq!(*lock(&shared.sleepers), [1, 2]);
+        assert!(shared.parkers[3].is_woken.load(Ordering::Relaxed));
+        // An offer for more threads than there are others wakes those.
+        shared.offer(&(Arc::new(Counted(0.into())) as Arc<dyn Chunks>), 9);
+        assert_eq!((lock(&shared.sleepers).len(), shared.idle.load(Ordering::Relaxed)), (0, 0));
+    }
+}

@@ -45,7 +45,7 @@ pub struct Virtual<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacedError {
     /// The number of placements differs from the number of nodes.
-    #[error("simulate {nodes} nodes with {placed} places")]
+    #[error("simulate {nodes} nodes with {placed} placements")]
     Count {
         /// The number of nodes.
         nodes: usize,
@@ -113,8 +113,9 @@ impl<'a> Virtual<'a> {
                     run.is_busy[lane] = false;
                     for next in self.graph.successors(NodeIx(node)) {
                         let at = next.index();
-                        let is_far = self.placed[at].device != self.placed[node as usize].device;
-                        let delay = if is_far { transfer(NodeIx(node), next) } else { 0 };
+                        let crosses_devices =
+                            self.placed[at].device != self.placed[node as usize].device;
+                        let delay = if crosses_devices { transfer(NodeIx(node), next) } else { 0 };
                         arrivals[at] = arrivals[at].max(now.saturating_add(delay));
                         pending[at] -= 1;
                         if pending[at] == 0 {
@@ -253,8 +254,20 @@ mod tests {
         let graph = TaskGraph::from_edges(2, []).expect("no cycle");
         let fixed = Placed { stream: Some(1), ..on(0, 5) };
         assert_eq!(starts(&graph, &[2], &[fixed, fixed]), [0, 5]);
+        let devices_of_two = devices(&[2, 2]);
+        let placed = [Placed { device: 1, ..fixed }, Placed { device: 1, ..fixed }];
+        let run = Virtual::new(&graph, &devices_of_two, &placed).expect("the placements fit");
+        let trace = run.run(|_, _| 0, |_| Ok::<(), ()>(()), None).expect("nothing fails");
+        assert_eq!(trace.spans.iter().map(|span| span.lane).collect::<Vec<_>>(), [3, 3]);
         let missing = Placed { stream: Some(2), ..on(0, 5) };
         let error = Virtual::new(&graph, &devices(&[2]), &[fixed, missing]).unwrap_err();
         assert_eq!(error, PlacedError::Unknown(NodeIx(1)));
+    }
+
+    #[test]
+    fn stream_compares_its_own_nodes_with_those_for_any_stream() {
+        let graph = TaskGraph::from_edges(3, []).expect("no cycle").prioritized(vec![1, 2, 3]);
+        let placed = [on(0, 5), Placed { stream: Some(0), ..on(0, 5) }, on(0, 5)];
+        assert_eq!(starts(&graph, &[1], &placed), [10, 5, 0]);
     }
 }

@@ -298,5 +298,6 @@ mod tests {
         let plan = StreamPlan::new(&graph, |node| usize::from(node.0 == 2));
         let records = plan.steps().iter().filter(|step| matches!(step, Step::Record { .. }));
         assert_eq!((records.count(), plan.waits()), (1, 1));
+        assert_eq!(StreamPlan::new(&graph, |_| 0).waits(), 0);
     }
 }

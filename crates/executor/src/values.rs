@@ -17,7 +17,7 @@ pub enum ValueError {
     #[error("read {0}: it has no value")]
     Missing(Port),
     /// The value has another type.
-    #[error("read {0}: it has another type")]
+    #[error("read {0}: it has a different type")]
     WrongType(Port),
 }
 
@@ -215,6 +215,7 @@ mod tests {
         values.release_inputs(C);
         assert_eq!((Arc::strong_count(&watched), values.held()), (1, 0));
         let missing = ValueError::Missing(Port::Input(C, 0));
+        assert!(missing.to_string().contains("input 0 of node 2"), "{missing}");
         assert_eq!(values.of_node(C).input::<Arc<()>>(0), Err(missing));
     }
 

@@ -96,21 +96,22 @@ macro_rules! metrics {
 metrics! {
     // The exporter and the machine.
     Up Gauge "up" "" []
-        "Whether the driver answered in time; 1 if all GPUs sleep and it was not asked"
+        "Whether the driver answered in time; 1 if all GPUs sleep and gpuws did not query it"
     Build Info "build" "" ["version"]
         "The version of gpuws"
     Machine Info "machine" "" ["origin" "driver_version" "cuda_version"]
-        "The machine; origin says if it is a simulated one"
+        "The machine; origin says whether it is simulated"
     ScanDuration Gauge "scan_duration" "seconds" []
-        "How long the scan of the machine behind these values took"
+        "Duration of the scan of the machine"
     ScanTimestamp Gauge "scan_timestamp" "seconds" []
-        "When that scan began, in seconds since 1970"
+        "Start time of that scan, in seconds since 1970"
     LookDuration Gauge "look_duration" "seconds" []
         "The old name of gpuws_scan_duration_seconds, until the next release"
     LookTimestamp Gauge "look_timestamp" "seconds" []
         "The old name of gpuws_scan_timestamp_seconds, until the next release"
     Readable Gauge "readable" "" ["part"]
-        "Whether a part of the machine could be read; the values that rest on it are missing otherwise"
+        "Whether a part of the machine could be read; otherwise the values that depend on it are \
+         missing"
     UnreadableProcesses Gauge "unreadable_processes" "" []
         "Processes whose open files could not be read, so that holders may be missing"
 
@@ -122,13 +123,13 @@ metrics! {
     GpuAsleep Gauge "gpu_asleep" "" ["gpu" "uuid"]
         "Whether the GPU sleeps; it is not woken, and its other values are missing"
     GpuFree Gauge "gpu_free" "" ["gpu" "uuid"]
-        "Whether the GPU is fit for a job and surely has no lease and no user"
+        "Whether the GPU is fit for a job and is known to have no lease and no user"
     GpuFit Gauge "gpu_fit" "" ["gpu" "uuid"]
-        "Whether no defect keeps the GPU from jobs"
+        "Whether the GPU has no defect that prevents jobs"
     GpuDefect Gauge "gpu_defect" "" ["gpu" "uuid" "defect"]
-        "1 for each defect that the GPU reports and each change that waits for a reset"
+        "1 for each defect that the GPU reports and each change that takes effect at a reset"
     GpuXid Gauge "gpu_xid_timestamp" "seconds" ["gpu" "uuid" "xid"]
-        "When the driver last wrote this error number into the kernel log of this boot"
+        "Time when the driver last logged this error number (Xid) in this boot"
 
     // Memory that no list accounts for, and findings.
     GpuUnexplained Gauge "gpu_memory_unexplained" "bytes" ["gpu" "uuid"]
@@ -138,41 +139,41 @@ metrics! {
     Findings Gauge "findings" "" ["kind"]
         "Findings of gpuws doctor that are at least likely"
     FindingMemory Gauge "finding_memory" "bytes" ["kind"]
-        "Memory that these findings are about"
+        "Memory that these findings affect"
     GpuFinding Gauge "gpu_finding" "" ["gpu" "uuid" "kind" "confidence"]
-        "Findings about the GPU; one about several GPUs counts on each"
+        "Findings about the GPU; a finding about several GPUs counts on each"
 
     // Leases and the queue.
     Leases Gauge "leases" "" ["user"]
-        "Leases, without those that were taken out of others; merged leases count in full"
+        "Leases, except those nested in others; merged leases count in full"
     GpuLeases Gauge "gpu_leases" "" ["gpu" "uuid"]
         "Leases on the GPU or on a part of it; merged leases of a user count as one"
     GpuLeasesUnused Gauge "gpu_leases_unused" "" ["gpu" "uuid" "user"]
-        "Leases on the GPU of which no process uses it now"
+        "Leases on the GPU without a process that uses it now"
     GpuLeasedMemory Gauge "gpu_memory_leased" "bytes" ["gpu" "uuid"]
-        "Memory that leases reserve: their shares, or all of it"
+        "Memory reserved by leases: their shares, or all of it"
     GpuJob Info "gpu_job" "" ["gpu" "uuid" "gpu_instance" "hpc_job" "user"]
         "The jobs on the GPU: leases, and Slurm jobs of its processes"
     GpuJobsLeftOut Gauge "gpu_jobs_left_out" "" ["gpu" "uuid"]
         "Jobs on the GPU beyond the 16 that have an `hpc_job`"
     QueueClaims Gauge "queue_claims" "" ["state"]
-        "Claims in the queue; a stalled one belongs to a stopped program and is passed"
+        "Claims in the queue; a stalled claim belongs to a stopped program, and others pass it"
     QueueGpus Gauge "queue_gpus" "" []
         "GPUs that the waiting claims request together"
     QueueOldest Gauge "queue_oldest_timestamp" "seconds" []
-        "Since when the oldest waiting claim waits; missing if none waits"
+        "Arrival time of the oldest waiting claim; missing if none waits"
     UserQueuedClaims Gauge "user_queued_claims" "" ["user"]
         "Waiting claims of the user"
     ClaimWait Histogram "claim_wait" "seconds" []
-        "How long claims waited that were granted since the exporter was started"
+        "Wait times of claims granted since the exporter started"
 
     // Actions of gpuws.
     ReapSignals Counter "reap_signals" "" ["signal"]
         "Signals in the audit log of the machine"
     ReapOutcomes Counter "reap_outcomes" "" ["outcome"]
-        "Outcomes in the audit log, one for each process that was to be ended"
+        "Outcomes in the audit log, one for each targeted process"
     ReapTimestamp Gauge "reap_timestamp" "seconds" ["outcome"]
-        "When the audit log last told of this outcome"
+        "Time of the last such outcome in the audit log"
     Resets Counter "resets" "" ["outcome"]
         "Resets of GPUs in the audit log"
 

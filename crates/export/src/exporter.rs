@@ -1,6 +1,6 @@
 //! Takes a snapshot for each scrape.
 
-use crate::look::{Look, Shown};
+use crate::observation::{Observation, Shown};
 use crate::{JobFiles, Metrics, Reaps, Waits};
 use gpu_claim::Ledger;
 use gpu_core::{
@@ -55,7 +55,7 @@ impl Exporter {
 
     /// Takes a snapshot. `reaps` is the content of the audit log, if it could be read; `user`
     /// returns the name of a user. Sleeping devices are not woken, and no device is kept open.
-    pub fn look(
+    pub fn observe(
         &mut self,
         ports: &Ports<'_>,
         reaps: Option<&Reaps>,
@@ -76,7 +76,7 @@ impl Exporter {
         let mut diagnosis = gpu_reaper::diagnose_after(past, &snapshot);
         let leases = ledger.as_ref().map(|ledger| ledger.pool(None).leases);
         DeviceLeases::recorded(leases.map_err(Clone::clone)).excuse(&snapshot, &mut diagnosis);
-        let look = Look {
+        let observed = Observation {
             snapshot: &snapshot,
             diagnosis: &diagnosis,
             ledger: ledger.as_ref().map_err(Clone::clone),
@@ -85,10 +85,10 @@ impl Exporter {
             took: ports.clock.monotonic().saturating_sub(begin),
             user,
         };
-        let scene = look.scene();
+        let context = observed.context();
         Exported {
-            metrics: look.metrics_of(&scene, shown),
-            job_files: self.makes_job_files.then(|| look.job_files_of(&scene)).flatten(),
+            metrics: observed.metrics_of(&context, shown),
+            job_files: self.makes_job_files.then(|| observed.job_files_of(&context)).flatten(),
             has_lost_driver: has_lost_driver(&snapshot),
         }
     }
@@ -114,4 +114,83 @@ fn has_lost_driver(snapshot: &Snapshot) -> bool {
     let mut samples = snapshot.devices.iter().map(|device| &device.sample);
     snapshot.driver.as_ref().is_err_and(|fault| !sleeps(fault))
         || samples.any(|sample| sample.as_ref().is_err_and(no_answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{
+        Claim, DeviceId, DeviceInfo, DeviceSample, DeviceState, Driver, Error, ErrorKind,
+        LeaseEntry, LeaseId, MockClock, MockGpuBackend, MockHost, MockLeaseStore, Origin, Pid,
+        ProcessKey, StartTime, Timestamp,
+    };
+
+    fn fault(absent: Absent) -> Fault {
+        Fault { kind: ErrorKind::Field(absent), text: "query it".to_owned() }
+    }
+
+    #[test]
+    fn driver_is_lost_unless_it_answers_or_sleeps() {
+        let machine = |driver, sample| {
+            let mut snapshot = Snapshot::empty(Origin::Live, Timestamp(0));
+            snapshot.driver = driver;
+            snapshot.devices = vec![DeviceState {
+                info: DeviceInfo::unknown(DeviceId::from_index(0)),
+                sample,
+                processes: Ok(Vec::new()),
+                partitions: Ok(Vec::new()),
+                details: Ok(Default::default()),
+            }];
+            snapshot
+        };
+        let absent = Absent::NotSupported;
+        let driver = || Ok(Driver { version: Err(absent), cuda: Err(absent) });
+        let sample = || Ok(DeviceSample::absent(absent));
+        for (driver, sample, is_lost) in [
+            (driver(), sample(), false),
+            (driver(), Err(fault(Absent::NotPermitted)), false),
+            (driver(), Err(fault(Absent::NoAnswer)), true),
+            (Err(fault(Absent::Asleep)), sample(), false),
+            (Err(fault(Absent::Failed)), sample(), true),
+            (Err(fault(Absent::Failed)), Err(fault(Absent::NotPermitted)), true),
+        ] {
+            let snapshot = machine(driver, sample);
+            assert_eq!(has_lost_driver(&snapshot), is_lost, "{snapshot:?}");
+        }
+    }
+
+    #[test]
+    fn ledger_has_the_leases_or_why_they_are_unknown() {
+        let (backend, host) = (MockGpuBackend::new(), MockHost::new());
+        let mut clock = MockClock::new();
+        clock.expect_wall().returning(|| Timestamp(0));
+        let ledger = |leases: Option<&dyn LeaseStore>| {
+            let ports = Ports { backend: &backend, host: &host, clock: &clock, leases };
+            Exporter::new(false).ledger(&ports)
+        };
+        assert!(ledger(None).unwrap().leases.is_empty());
+        let mut store = MockLeaseStore::new();
+        store.expect_queue().returning(|| Ok(Vec::new()));
+        store.expect_ticket().returning(|| Ok(1));
+        store.expect_entries().returning(|kind| {
+            let lease = LeaseEntry {
+                id: LeaseId::parse("0000000000a1").unwrap(),
+                ticket: 1,
+                owner: 1000,
+                root: ProcessKey { pid: Pid(7), start: Some(StartTime(1)) },
+                within: Vec::new(),
+                claim: Claim::whole(1),
+                devices: Vec::new(),
+                parts_of: Vec::new(),
+                merged: None,
+                command: "python".to_owned(),
+                since: Timestamp(0),
+            };
+            Ok(if kind == gpu_core::EntryKind::Lease { vec![lease] } else { Vec::new() })
+        });
+        assert_eq!(ledger(Some(&store)).unwrap().leases.len(), 1);
+        let mut broken = MockLeaseStore::new();
+        broken.expect_queue().returning(|| Err(Error::new(ErrorKind::Io, "read the queue")));
+        assert!(ledger(Some(&broken)).unwrap_err().text.contains("read the queue"));
+    }
 }

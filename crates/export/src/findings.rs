@@ -1,18 +1,18 @@
 //! The findings of `gpuws doctor`.
 
 use crate::catalog::Metric;
+use crate::context::Context;
 use crate::metrics::{Metrics, number};
-use crate::scene::Scene;
 use gpu_core::Bytes;
 use gpu_reaper::{Confidence, FindingKind};
 use std::collections::BTreeMap;
 
-pub(crate) fn add(scene: &Scene<'_>, metrics: &mut Metrics) {
+pub(crate) fn add(context: &Context<'_>, metrics: &mut Metrics) {
     // Without devices, no device was examined, so no finding is certain to be absent.
-    if scene.snapshot.devices.is_empty() {
+    if context.snapshot.devices.is_empty() {
         return;
     }
-    let findings = &scene.diagnosis.findings;
+    let findings = &context.diagnosis.findings;
     for kind in FindingKind::ALL {
         let certain = || {
             let of_kind = findings.iter().filter(move |finding| finding.kind == kind);
@@ -26,7 +26,7 @@ pub(crate) fn add(scene: &Scene<'_>, metrics: &mut Metrics) {
             metrics.add(Metric::FindingMemory, labels, number(sum.0));
         }
     }
-    for (device, labels) in scene.devices() {
+    for (device, labels) in context.devices() {
         let mut counts: BTreeMap<(FindingKind, Confidence), u64> = BTreeMap::new();
         for finding in findings {
             if finding.devices.iter().any(|id| id.same_device(device.id())) {

@@ -1,20 +1,20 @@
 //! The GPUs: their state, their holders, and the ordinary figures.
 
 use crate::catalog::Metric;
+use crate::context::Context;
 use crate::labels::Labels;
 use crate::metrics::{Metrics, flag, from_milli, number};
-use crate::scene::Scene;
 use gpu_core::{
-    Absent, Bytes, DeviceSample, DeviceState, DriverMessage, DriverMessageKind, Holder, PciBusId,
-    Pid, Reading,
+    Absent, Bytes, DeviceSample, DeviceState, DriverMessage, Holder, MemoryKind, PciBusId, Pid,
+    Reading,
 };
 use gpu_reaper::{Defect, Fitness, defects};
 use gpu_steward::DeviceLeases;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) fn add(scene: &Scene<'_>, figures: bool, metrics: &mut Metrics) {
-    let leased = scene.ledger.map(|_| DeviceLeases::recorded(Ok(scene.top.clone())));
-    for (device, labels) in scene.devices() {
+pub(crate) fn add(context: &Context<'_>, figures: bool, metrics: &mut Metrics) {
+    let leased = context.ledger.map(|_| DeviceLeases::recorded(Ok(context.top.clone())));
+    for (device, labels) in context.devices() {
         add_identity(device, labels, metrics);
         let sleeps = device.sample.as_ref().is_err_and(|f| f.kind.absent() == Absent::Asleep);
         metrics.add(Metric::GpuAsleep, labels.only(), flag(sleeps));
@@ -22,15 +22,15 @@ pub(crate) fn add(scene: &Scene<'_>, figures: bool, metrics: &mut Metrics) {
             metrics.add(Metric::GpuUp, labels.only(), flag(device.sample.is_ok()));
         }
         if let Some(leased) = leased.as_ref().filter(|_| device.sample.is_ok()) {
-            let free = leased.is_free(device, &scene.usage);
+            let free = leased.is_free(device, &context.usage);
             metrics.add(Metric::GpuFree, labels.only(), flag(free));
         }
         add_health(device, labels, metrics);
-        if let Some(bytes) = scene.usage.account(device.id()) {
+        if let Some(bytes) = context.usage.account(device.id()) {
             metrics.add(Metric::GpuUnexplained, labels.only(), number(bytes.0));
         }
-        add_holders(scene, device, labels, metrics);
-        add_xids(scene, device, labels, metrics);
+        add_holders(context, device, labels, metrics);
+        add_xids(context, device, labels, metrics);
         if figures {
             add_figures(device, labels, metrics);
         }
@@ -77,14 +77,19 @@ fn defect_name(defect: Defect) -> &'static str {
 
 /// Counts the processes that the driver lists or that have the device file open, each once. In a
 /// separate PID namespace, a holder that uses memory may be one of those that the driver lists.
-fn add_holders(scene: &Scene<'_>, device: &DeviceState, labels: &Labels, metrics: &mut Metrics) {
-    let (Ok(_), Ok(listed)) = (&scene.snapshot.holders, &device.processes) else { return };
-    if !scene.snapshot.knows_files_of(device) {
+fn add_holders(
+    context: &Context<'_>,
+    device: &DeviceState,
+    labels: &Labels,
+    metrics: &mut Metrics,
+) {
+    let (Ok(_), Ok(listed)) = (&context.snapshot.holders, &device.processes) else { return };
+    if !context.snapshot.knows_files_of(device) {
         return;
     }
-    let is_foreign = !scene.usage.foreign(device.id()).is_empty();
+    let is_foreign = !context.usage.foreign(device.id()).is_empty();
     let listed: BTreeSet<Pid> = listed.iter().map(|process| process.pid).collect();
-    let holders = scene.snapshot.holders().iter().filter(|h| h.has_device(device.id()));
+    let holders = context.snapshot.holders().iter().filter(|h| h.has_device(device.id()));
     let others = holders.filter(|holder| is_foreign || !listed.contains(&holder.process.pid));
     let (unlisted, none): (Vec<&Holder>, Vec<&Holder>) =
         others.partition(|holder| holder.may_use_memory_of(device.id()));
@@ -101,20 +106,15 @@ fn add_holders(scene: &Scene<'_>, device: &DeviceState, labels: &Labels, metrics
 }
 
 /// Adds the time of the last message of each error number.
-fn add_xids(scene: &Scene<'_>, device: &DeviceState, labels: &Labels, metrics: &mut Metrics) {
-    let (Ok(messages), Ok(bus)) = (&scene.snapshot.driver_messages, device.id().bus) else {
+fn add_xids(context: &Context<'_>, device: &DeviceState, labels: &Labels, metrics: &mut Metrics) {
+    let (Ok(messages), Ok(bus)) = (&context.snapshot.driver_messages, device.id().bus) else {
         return;
     };
     let of_device =
         messages.iter().filter(|message| message.bus == PciBusId { function: 0, ..bus });
     let mut last: BTreeMap<u32, u64> = BTreeMap::new();
     for message in of_device.filter(|message| message.at != DriverMessage::UNDATED) {
-        let xid = match message.kind {
-            DriverMessageKind::Xid(xid) => xid,
-            DriverMessageKind::FallenOffBus => 79,
-            // An error of an NVSwitch; its address belongs to no GPU.
-            DriverMessageKind::SXid(_) => continue,
-        };
+        let Some(xid) = message.error.code.number_in("xid") else { continue };
         let at = last.entry(xid).or_default();
         *at = message.at.0.max(*at);
     }
@@ -129,12 +129,15 @@ fn add_figures(device: &DeviceState, labels: &Labels, metrics: &mut Metrics) {
             metrics.add(metric, labels.only(), value);
         }
     };
-    if let Ok(DeviceSample { memory, utilization, temperature, power_draw, power_limit }) =
+    if let Ok(DeviceSample { memory, source, utilization, temperature, power_draw, power_limit }) =
         &device.sample
     {
         let bytes = |reading: Reading<Bytes>| reading.map(|bytes| number(bytes.0));
-        add(Metric::GpuMemoryUsed, bytes(memory.used));
-        add(Metric::GpuMemoryTotal, bytes(memory.total));
+        // A part that is set aside is neither the memory of programs nor its limit.
+        if source.kind != MemoryKind::CarveOut {
+            add(Metric::GpuMemoryUsed, bytes(memory.used));
+            add(Metric::GpuMemoryTotal, bytes(memory.total));
+        }
         add(Metric::GpuMemoryReserved, bytes(memory.reserved));
         add(Metric::GpuUtilization, utilization.map(|share| f64::from(share.get()) / 100.0));
         add(Metric::GpuTemperature, temperature.map(|celsius| f64::from(celsius.0)));

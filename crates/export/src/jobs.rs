@@ -23,7 +23,7 @@ pub(crate) struct Job {
 
 /// The device of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct JobLocation {
     /// The index of the GPU.
     pub(crate) gpu: u32,
     /// The MIG GPU instance.
@@ -38,14 +38,14 @@ pub type JobFiles = BTreeMap<String, String>;
 /// The jobs of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobsOf {
-    jobs: BTreeMap<Place, BTreeSet<Job>>,
+    jobs: BTreeMap<JobLocation, BTreeSet<Job>>,
     /// The IDs of the jobs beyond [`MOST_JOBS`], by the index of their GPU.
     left_out: BTreeMap<u32, BTreeSet<String>>,
     processes: BTreeMap<(u32, Pid), String>,
 }
 
 impl JobsOf {
-    pub(crate) fn look(
+    pub(crate) fn find(
         snapshot: &Snapshot,
         used: &BTreeMap<(&LeaseId, u32), Vec<LeaseUser>>,
         top: &[LeaseEntry],
@@ -66,9 +66,9 @@ impl JobsOf {
                 let Ok(info) = snapshot.process(process.pid) else { continue };
                 let Some(id) = slurm_job(info) else { continue };
                 let gpu = device.id().index;
-                let place = Place { gpu, gpu_instance: process.gpu_instance };
-                if !self.has(place, id) {
-                    self.add(place, Job { id: id.to_owned(), uid: info.uid.ok() });
+                let location = JobLocation { gpu, gpu_instance: process.gpu_instance };
+                if !self.has(location, id) {
+                    self.add(location, Job { id: id.to_owned(), uid: info.uid.ok() });
                 }
                 self.processes.insert((gpu, process.pid), id.to_owned());
             }
@@ -87,17 +87,17 @@ impl JobsOf {
         top: &[LeaseEntry],
         in_use: &BTreeSet<(&LeaseId, u32, &DeviceUuid)>,
     ) {
-        let places = snapshot.devices.iter().flat_map(|device| {
+        let locations = snapshot.devices.iter().flat_map(|device| {
             let gpu = device.id().index;
-            let whole = Place { gpu, gpu_instance: None };
+            let whole = JobLocation { gpu, gpu_instance: None };
             let whole = (whole, device.id().lease_key().ok(), device.memory_total().ok());
-            let parts = device.mig.iter().flatten().map(move |part| {
-                let place = Place { gpu, gpu_instance: part.gpu_instance };
-                (place, part.uuid.as_ref().ok().map(Cow::Borrowed), part.memory.total.ok())
+            let parts = device.partitions.iter().flatten().map(move |part| {
+                let location = JobLocation { gpu, gpu_instance: part.gpu_instance };
+                (location, part.uuid.as_ref().ok().map(Cow::Borrowed), part.memory.total.ok())
             });
             std::iter::once(whole).chain(parts)
         });
-        for (place, uuid, memory) in places {
+        for (location, uuid, memory) in locations {
             let Some(uuid) = uuid.as_deref() else { continue };
             let has = |lease: &&LeaseEntry| lease.devices.contains(uuid) && lease.id.is_random();
             let mut leases: Vec<&LeaseEntry> = top.iter().filter(has).collect();
@@ -123,9 +123,9 @@ impl JobsOf {
                 let count = counts.entry(lease.owner).or_default();
                 *count += 1;
                 if *count <= MOST_LEASES_PER_USER {
-                    self.add(place, job)
+                    self.add(location, job)
                 } else {
-                    self.leave_out(place, job)
+                    self.leave_out(location, job)
                 }
             }
         }
@@ -146,21 +146,21 @@ impl JobsOf {
         }
     }
 
-    fn has(&self, place: Place, id: &str) -> bool {
-        self.jobs.get(&place).into_iter().flatten().any(|job| job.id == id)
+    fn has(&self, location: JobLocation, id: &str) -> bool {
+        self.jobs.get(&location).into_iter().flatten().any(|job| job.id == id)
     }
 
-    fn add(&mut self, place: Place, job: Job) {
-        let jobs = self.jobs.entry(place).or_default();
+    fn add(&mut self, location: JobLocation, job: Job) {
+        let jobs = self.jobs.entry(location).or_default();
         if jobs.len() < MOST_JOBS || jobs.contains(&job) {
             jobs.insert(job);
         } else {
-            self.leave_out(place, job);
+            self.leave_out(location, job);
         }
     }
 
-    fn leave_out(&mut self, place: Place, job: Job) {
-        self.left_out.entry(place.gpu).or_default().insert(job.id);
+    fn leave_out(&mut self, location: JobLocation, job: Job) {
+        self.left_out.entry(location.gpu).or_default().insert(job.id);
     }
 
     /// Returns how many jobs on a GPU exceed the limit and were left out.
@@ -168,8 +168,8 @@ impl JobsOf {
         self.left_out.get(&gpu).map_or(0, |ids| ids.len() as u64)
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = (Place, &Job)> {
-        self.jobs.iter().flat_map(|(place, jobs)| jobs.iter().map(|job| (*place, job)))
+    pub(crate) fn all(&self) -> impl Iterator<Item = (JobLocation, &Job)> {
+        self.jobs.iter().flat_map(|(location, jobs)| jobs.iter().map(|job| (*location, job)))
     }
 
     /// Returns the job of a process on a GPU.
@@ -180,18 +180,18 @@ impl JobsOf {
     /// Returns a file for each GPU and each MIG GPU instance. A job on a whole GPU is on all of its
     /// instances.
     pub(crate) fn files(&self, snapshot: &Snapshot) -> JobFiles {
-        let lines = |places: &[Place]| {
-            let jobs = places.iter().filter_map(|place| self.jobs.get(place)).flatten();
+        let lines = |locations: &[JobLocation]| {
+            let jobs = locations.iter().filter_map(|location| self.jobs.get(location)).flatten();
             let ids: BTreeSet<&str> = jobs.map(|job| &*job.id).collect();
             ids.into_iter().map(|id| format!("{id}\n")).collect::<String>()
         };
         let mut files = JobFiles::new();
         for device in &snapshot.devices {
             let gpu = device.id().index;
-            let whole = Place { gpu, gpu_instance: None };
+            let whole = JobLocation { gpu, gpu_instance: None };
             files.insert(gpu.to_string(), lines(&[whole]));
-            for id in device.mig.iter().flatten().filter_map(|part| part.gpu_instance) {
-                let part = Place { gpu, gpu_instance: Some(id) };
+            for id in device.partitions.iter().flatten().filter_map(|part| part.gpu_instance) {
+                let part = JobLocation { gpu, gpu_instance: Some(id) };
                 files.insert(format!("{gpu}.{id}"), lines(&[whole, part]));
             }
         }

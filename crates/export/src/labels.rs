@@ -31,6 +31,6 @@ impl Labels {
 
 /// Returns the keys of a device and of its parts.
 pub(crate) fn names_of(device: &DeviceState) -> impl Iterator<Item = Cow<'_, DeviceUuid>> {
-    let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
+    let parts = device.partitions.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
     device.id().lease_key().ok().into_iter().chain(parts.map(Cow::Borrowed))
 }

@@ -1,24 +1,24 @@
 //! Leases and the queue.
 
 use crate::catalog::Metric;
+use crate::context::Context;
 use crate::labels::{Labels, names_of};
 use crate::metrics::{Metrics, from_milli, number};
-use crate::scene::Scene;
 use crate::users::{add_by_user, by_user};
 use gpu_claim::Ledger;
 use gpu_core::{Bytes, DeviceState, DeviceUuid, LeaseEntry, LeaseId, Share};
 use gpu_steward::LeaseUser;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) fn add(scene: &Scene<'_>, metrics: &mut Metrics) {
-    let Some(ledger) = scene.ledger else { return };
-    add_queue(scene, ledger, metrics);
-    let top = &scene.top;
-    let owners = top.iter().map(|lease| (scene.user(Some(lease.owner)), lease.count() as u64));
+pub(crate) fn add(context: &Context<'_>, metrics: &mut Metrics) {
+    let Some(ledger) = context.ledger else { return };
+    add_queue(context, ledger, metrics);
+    let top = &context.top;
+    let owners = top.iter().map(|lease| (context.user(Some(lease.owner)), lease.count() as u64));
     add_by_user(Metric::Leases, owners, metrics);
-    let used = used(&scene.used, ledger);
+    let used = used(&context.used, ledger);
     let mut unused = Vec::new();
-    for (place, (device, labels)) in scene.devices().enumerate() {
+    for (index, (device, labels)) in context.devices().enumerate() {
         let is_on = |lease: &&LeaseEntry| names_of(device).any(|name| lease.has(&name));
         let on: Vec<&LeaseEntry> = top.iter().filter(is_on).collect();
         metrics.add(Metric::GpuLeases, labels.only(), number(on.len() as u64));
@@ -30,24 +30,24 @@ pub(crate) fn add(scene: &Scene<'_>, metrics: &mut Metrics) {
                 names_of(device).any(|name| used.contains(&(&lease.id, lease.owner, &*name)))
             };
             let owners = on.iter().filter(|lease| !is_used(lease)).map(|lease| lease.owner);
-            unused.extend(owners.map(|owner| (place, scene.user(Some(owner)), 1)));
+            unused.extend(owners.map(|owner| (index, context.user(Some(owner)), 1)));
         }
     }
-    for ((place, user), count) in by_user(unused.into_iter()) {
-        let labels = scene.labels[place].and("user", user);
+    for ((index, user), count) in by_user(unused.into_iter()) {
+        let labels = context.labels[index].and("user", user);
         metrics.add(Metric::GpuLeasesUnused, labels, number(count));
     }
-    if let Some(jobs) = &scene.jobs {
-        for (device, labels) in scene.devices() {
+    if let Some(jobs) = &context.jobs {
+        for (device, labels) in context.devices() {
             let left_out = number(jobs.left_out(device.id().index));
             metrics.add(Metric::GpuJobsLeftOut, labels.only(), left_out);
         }
-        for (place, job) in jobs.all() {
-            let is_it = |(device, _): &(&DeviceState, &Labels)| device.id().index == place.gpu;
-            let Some((_, labels)) = scene.devices().find(is_it) else { continue };
+        for (location, job) in jobs.all() {
+            let is_it = |(device, _): &(&DeviceState, &Labels)| device.id().index == location.gpu;
+            let Some((_, labels)) = context.devices().find(is_it) else { continue };
             let [index, uuid] = labels.only();
-            let instance = place.gpu_instance.map(|id| id.to_string()).unwrap_or_default();
-            let user = scene.user(job.uid);
+            let instance = location.gpu_instance.map(|id| id.to_string()).unwrap_or_default();
+            let user = context.user(job.uid);
             let labels =
                 [index, uuid, ("gpu_instance", &*instance), ("hpc_job", &*job.id), ("user", user)];
             metrics.add(Metric::GpuJob, labels, 1.0);
@@ -55,7 +55,7 @@ pub(crate) fn add(scene: &Scene<'_>, metrics: &mut Metrics) {
     }
 }
 
-fn add_queue(scene: &Scene<'_>, ledger: &Ledger, metrics: &mut Metrics) {
+fn add_queue(context: &Context<'_>, ledger: &Ledger, metrics: &mut Metrics) {
     let Ledger { waiters, stalled, .. } = ledger;
     for (state, claims) in [("waiting", waiters), ("stalled", stalled)] {
         metrics.add(Metric::QueueClaims, [("state", state)], number(claims.len() as u64));
@@ -64,10 +64,10 @@ fn add_queue(scene: &Scene<'_>, ledger: &Ledger, metrics: &mut Metrics) {
     metrics.add(Metric::QueueGpus, [], number(gpus));
     // Clamp to now: the claimant wrote this timestamp.
     if let Some(oldest) = waiters.iter().map(|claim| claim.since.0).min() {
-        let now = scene.snapshot.taken_at.0;
+        let now = context.snapshot.taken_at.0;
         metrics.add(Metric::QueueOldest, [], from_milli(oldest.min(now)));
     }
-    let owners = waiters.iter().map(|claim| (scene.user(Some(claim.owner)), 1));
+    let owners = waiters.iter().map(|claim| (context.user(Some(claim.owner)), 1));
     add_by_user(Metric::UserQueuedClaims, owners, metrics);
 }
 
@@ -102,8 +102,8 @@ fn reserved(device: &DeviceState, leases: &[&LeaseEntry]) -> Option<Bytes> {
             Share::Memory(bytes) => bytes.min(total),
             Share::Whole if lease.has(&key) => total,
             Share::Whole => {
-                let parts = device.mig.iter().flatten();
-                let leased = |part: &&gpu_core::MigInstance| {
+                let parts = device.partitions.iter().flatten();
+                let leased = |part: &&gpu_core::Partition| {
                     part.uuid.as_ref().is_ok_and(|uuid| lease.has(uuid))
                 };
                 parts.filter(leased).map(|part| part.memory.total.ok()).sum::<Option<Bytes>>()?

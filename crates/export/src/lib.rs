@@ -2,9 +2,9 @@
 //! Prometheus scrapes.
 //!
 //! The main decision is that each scrape takes a snapshot. No data is read between scrapes, and a
-//! value that a snapshot could not read is missing from the page, never zero. [`Look::metrics`] is
+//! value that a snapshot could not read is missing from the page, never zero. [`Observation::metrics`] is
 //! a function from plain data to [`Metrics`]; [`Server`] answers HTTP with the pages of a
-//! [`Looker`], which runs on its own thread. A driver that hangs therefore costs the scrape its
+//! [`Sampler`], which runs on its own thread. A driver that hangs therefore costs the scrape its
 //! values and not its answer: `gpuws_up 0` comes within the time that Prometheus allows.
 //!
 //! The data that only gpuws has comes first: memory that no listed process explains, holders,
@@ -13,16 +13,16 @@
 //! [table](Metric::family), and prometheus-client writes both text formats.
 
 mod catalog;
+mod context;
 mod exporter;
 mod findings;
 mod gpus;
 mod jobs;
 mod labels;
 mod leases;
-mod look;
 mod metrics;
+mod observation;
 mod reaps;
-mod scene;
 mod server;
 mod users;
 mod waits;
@@ -30,10 +30,10 @@ mod waits;
 pub use catalog::{Family, Kind, Metric};
 pub use exporter::{Exported, Exporter, Ports};
 pub use jobs::JobFiles;
-pub use look::{Look, Shown};
 pub use metrics::{Format, Metrics};
+pub use observation::{Observation, Shown};
 pub use reaps::Reaps;
-pub use server::{Limits, Looker, Server};
+pub use server::{Limits, Sampler, Server};
 pub use waits::Waits;
 
 /// The example of the README.

@@ -1,9 +1,9 @@
 //! Sums by user, and the processes.
 
 use crate::catalog::Metric;
+use crate::context::Context;
 use crate::labels::Labels;
 use crate::metrics::{Metrics, number};
-use crate::scene::Scene;
 use gpu_core::{Bytes, DeviceProcess, DeviceState, Pid};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,31 +15,37 @@ const OTHERS: &str = "(others)";
 /// The most processes, the largest first.
 const MOST_PROCESSES: usize = 4096;
 
-pub(crate) fn add(scene: &Scene<'_>, processes: Option<Bytes>, metrics: &mut Metrics) {
-    let devices = &scene.snapshot.devices;
+pub(crate) fn add(context: &Context<'_>, processes: Option<Bytes>, metrics: &mut Metrics) {
+    let devices = &context.snapshot.devices;
     // The processes of every device must be known, or the sums are too small.
     if devices.is_empty() || devices.iter().any(|device| device.processes.is_err()) {
-        return add_processes(scene, processes, metrics);
+        return add_processes(context, processes, metrics);
     }
-    let mut memory: BTreeMap<&str, u64> = BTreeMap::new();
+    // `None` if the memory of a process is unknown.
+    let mut memory: BTreeMap<&str, Option<u64>> = BTreeMap::new();
     let mut gpus: BTreeSet<(&str, u32)> = BTreeSet::new();
     let mut pids: BTreeMap<Pid, &str> = BTreeMap::new();
     for device in devices {
         for process in device.processes.iter().flatten() {
-            let user = user_of(scene, process);
-            *memory.entry(user).or_default() += process.memory.map_or(0, |bytes| bytes.0);
+            let user = user_of(context, process);
+            let sum = memory.entry(user).or_insert(Some(0));
+            *sum = sum.zip(process.memory.ok()).map(|(sum, bytes)| sum.saturating_add(bytes.0));
             gpus.insert((user, device.id().index));
             pids.insert(process.pid, user);
         }
     }
-    add_by_user(Metric::UserMemory, memory.iter().map(|(user, bytes)| (*user, *bytes)), metrics);
+    add_by_user(
+        Metric::UserMemory,
+        memory.iter().filter_map(|(user, bytes)| Some((*user, (*bytes)?))),
+        metrics,
+    );
     add_by_user(Metric::UserGpus, gpus.iter().map(|(user, _)| (*user, 1)), metrics);
     add_by_user(Metric::UserProcesses, pids.values().map(|user| (*user, 1)), metrics);
-    add_processes(scene, processes, metrics);
+    add_processes(context, processes, metrics);
 }
 
-fn user_of<'s>(scene: &'s Scene<'_>, process: &DeviceProcess) -> &'s str {
-    scene.user(scene.snapshot.process(process.pid).ok().and_then(|info| info.uid.ok()))
+fn user_of<'s>(context: &'s Context<'_>, process: &DeviceProcess) -> &'s str {
+    context.user(context.snapshot.process(process.pid).ok().and_then(|info| info.uid.ok()))
 }
 
 /// Adds the sum of each user.
@@ -60,8 +66,8 @@ pub(crate) fn by_user<'u, P: Copy + Ord>(
 ) -> BTreeMap<(P, &'u str), u64> {
     let mut sums: BTreeMap<(P, &str), u64> = BTreeMap::new();
     let mut users: BTreeMap<&str, u64> = BTreeMap::new();
-    for (place, user, value) in values {
-        for sum in [sums.entry((place, user)).or_default(), users.entry(user).or_default()] {
+    for (group, user, value) in values {
+        for sum in [sums.entry((group, user)).or_default(), users.entry(user).or_default()] {
             *sum = sum.saturating_add(value);
         }
     }
@@ -73,9 +79,9 @@ pub(crate) fn by_user<'u, P: Copy + Ord>(
     let named: BTreeSet<&str> =
         largest.into_iter().take(MOST_USERS).map(|(user, _)| user).collect();
     let mut folded = BTreeMap::new();
-    for ((place, user), value) in sums {
+    for ((group, user), value) in sums {
         let user = if named.contains(user) { user } else { OTHERS };
-        let sum: &mut u64 = folded.entry((place, user)).or_default();
+        let sum: &mut u64 = folded.entry((group, user)).or_default();
         *sum = sum.saturating_add(value);
     }
     folded
@@ -83,10 +89,10 @@ pub(crate) fn by_user<'u, P: Copy + Ord>(
 
 /// Adds the processes that use at least `least`. A process in several parts of a device counts
 /// once, with the sum.
-fn add_processes(scene: &Scene<'_>, least: Option<Bytes>, metrics: &mut Metrics) {
+fn add_processes(context: &Context<'_>, least: Option<Bytes>, metrics: &mut Metrics) {
     let Some(least) = least else { return };
     let mut largest: Vec<(Bytes, (&DeviceState, &Labels), &DeviceProcess)> = Vec::new();
-    for (device, labels) in scene.devices() {
+    for (device, labels) in context.devices() {
         let mut of_device: BTreeMap<Pid, (Bytes, &DeviceProcess)> = BTreeMap::new();
         for process in device.processes.iter().flatten() {
             let Ok(memory) = process.memory else { continue };
@@ -102,12 +108,12 @@ fn add_processes(scene: &Scene<'_>, least: Option<Bytes>, metrics: &mut Metrics)
     }
     for (memory, (device, labels), process) in largest {
         let [index, uuid] = labels.only();
-        let job = scene.jobs.as_ref().and_then(|jobs| jobs.of(device.id().index, process.pid));
+        let job = context.jobs.as_ref().and_then(|jobs| jobs.of(device.id().index, process.pid));
         let labels = [
             index,
             uuid,
             ("pid", &*process.pid.to_string()),
-            ("user", user_of(scene, process)),
+            ("user", user_of(context, process)),
             ("hpc_job", job.unwrap_or_default()),
         ];
         metrics.add(Metric::ProcessMemory, labels, number(memory.0));

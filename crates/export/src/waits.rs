@@ -62,3 +62,28 @@ impl Waits {
         metrics.add_histogram(Metric::ClaimWait, self.sum, buckets);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_is_counted_in_the_bucket_of_the_next_bound() {
+        for (seconds, bucket) in [
+            (0.0, 0),
+            (1.0, 0),
+            (1.5, 1),
+            (10.0, 1),
+            (60.0, 2),
+            (60.5, 3),
+            (86_400.0, 7),
+            (86_401.0, 8),
+            (LONGEST.as_secs_f64(), 8),
+        ] {
+            let mut waits = Waits::new();
+            waits.count(seconds);
+            let counted = waits.counts.iter().position(|count| *count == 1);
+            assert_eq!((counted, waits.sum), (Some(bucket), seconds), "{seconds}");
+        }
+    }
+}

@@ -65,14 +65,14 @@ impl NoAnswer {
     pub fn remedy(&self) -> Option<&str> {
         Some(match self {
             NoAnswer::Unreachable(why) if why.contains("Could not resolve") => {
-                "check the name of the host; ~/.ssh/config may have an alias for it"
+                "check the host name; ~/.ssh/config may have an alias for it"
             }
             NoAnswer::Unreachable(why)
                 if ["Permission denied", "erification failed", "uthentication"]
                     .iter()
                     .any(|login| why.contains(login)) =>
             {
-                "connect once with ssh and see what it asks"
+                "connect once with ssh to see its prompts"
             }
             NoAnswer::Unreachable(_) => "check that the host is up and accepts ssh connections",
             NoAnswer::NoProgram => "install gpuws there, in the PATH of: ssh HOST command -v gpuws",
@@ -90,12 +90,12 @@ impl fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoAnswer::Unreachable(why) => write!(f, "unreachable: {why}"),
-            NoAnswer::NoProgram => f.write_str("no gpuws there"),
+            NoAnswer::NoProgram => f.write_str("gpuws not found"),
             NoAnswer::TimedOut(time) => write!(f, "no answer within {} s", time.as_secs_f64()),
             NoAnswer::TooMuch => f.write_str("its answer is too long"),
             NoAnswer::Unreadable(why) => write!(f, "its answer cannot be read: {why}"),
             NoAnswer::Newer(schema) => {
-                write!(f, "its gpuws is newer: schema {schema}, and {SCHEMA} is understood")
+                write!(f, "its gpuws is newer: schema {schema}, expected {SCHEMA}")
             }
             NoAnswer::Failed(code, message) => {
                 write!(f, "gpuws exited with {code}")?;
@@ -220,6 +220,31 @@ impl<'de> Visitor<'de> for Sound {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replies_are_equal_if_text_and_exit_code_are() {
+        let reply = |text: &str, exit_code| Reply {
+            object: RawValue::from_string(text.to_owned()).unwrap(),
+            exit_code,
+        };
+        assert_eq!(reply("{}", 0), reply("{}", 0));
+        assert_ne!(reply("{}", 0), reply("{}", 3));
+        assert_ne!(reply("{}", 0), reply("{ }", 0));
+    }
+
+    #[test]
+    fn remedy_of_unreachable_host_depends_on_the_reason() {
+        for (why, remedy) in [
+            ("Could not resolve hostname gpu01: Name or service not known", "check the host name"),
+            ("a@gpu01: Permission denied (publickey).", "connect once"),
+            ("Host key verification failed.", "connect once"),
+            ("connect to host gpu01 port 22: Connection refused", "check that the host is up"),
+        ] {
+            let found = NoAnswer::Unreachable(why.to_owned());
+            assert!(found.remedy().unwrap().starts_with(remedy), "{why}: {:?}", found.remedy());
+        }
+        assert_eq!(NoAnswer::TooMuch.remedy(), None);
+    }
 
     #[test]
     fn finds_object_after_login_script_output() {

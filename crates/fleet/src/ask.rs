@@ -4,7 +4,7 @@ use crate::answer::understood;
 use crate::child::{Limits, run};
 use crate::{Answer, HostName, NoAnswer, Reply, Ssh};
 use gpu_core::Clock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct Question {
 impl Question {
     /// Returns the arguments of the command. The driver gets half of the time, so that the host can
     /// still report what it knows if the driver does not answer.
-    fn command(&self) -> Vec<String> {
+    pub(crate) fn command(&self) -> Vec<String> {
         let driver = format!("{}s", (self.deadline / 2).as_secs_f64());
         let own = self.words.iter().cloned();
         ["gpuws".to_owned()]
@@ -51,7 +51,8 @@ pub fn ask(hosts: &[HostName], question: &Question, ssh: &Ssh, clock: &dyn Clock
             let at = next.fetch_add(1, Ordering::Relaxed);
             hosts.get(at).map(|host| (at, host))
         } {
-            let answer = one(host, &words, question.deadline, ssh, &budget, clock);
+            let limits = (HOST_LIMIT, Some(&budget), None);
+            let answer = one(host, &words, question.deadline, ssh, limits, clock);
             let answer = Answer { host: host.clone(), answer };
             answers.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(answer);
         }
@@ -66,15 +67,16 @@ pub fn ask(hosts: &[HostName], question: &Question, ssh: &Ssh, clock: &dyn Clock
     answers.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect()
 }
 
-fn one(
+/// Queries a host. The limits are the size of its answer, that of all answers, and a request to stop.
+pub(crate) fn one(
     host: &HostName,
     words: &[String],
     deadline: Duration,
     ssh: &Ssh,
-    budget: &AtomicU64,
+    (output, budget, stops): (u64, Option<&AtomicU64>, Option<&AtomicBool>),
     clock: &dyn Clock,
 ) -> Result<Reply, NoAnswer> {
-    let limits = Limits { time: deadline, output: HOST_LIMIT, budget: Some(budget) };
+    let limits = Limits { time: deadline, output, budget, stops };
     let mut command = ssh.command(host, words, deadline / 2);
     let ran =
         run(&mut command, &limits, clock).map_err(|error| NoAnswer::NoSsh(error.to_string()))?;

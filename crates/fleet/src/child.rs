@@ -8,7 +8,7 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How many bytes of standard error are kept, from the end.
@@ -16,6 +16,9 @@ const WORDS_LIMIT: usize = 16 << 10;
 
 /// How long a program may take to end after SIGTERM. ssh ends its `ProxyCommand` in this time.
 const GRACE: Duration = Duration::from_millis(300);
+
+/// How often a request to stop is noticed.
+const NOTICE: Duration = Duration::from_millis(100);
 
 const PIECE: usize = 32 << 10;
 
@@ -31,6 +34,8 @@ pub(crate) struct Limits<'a> {
     /// The number of bytes that all programs together may still print. Each program subtracts from
     /// it.
     pub(crate) budget: Option<&'a AtomicU64>,
+    /// Once true, the program is ended as if its time had run out.
+    pub(crate) stops: Option<&'a AtomicBool>,
 }
 
 /// How a program ended.
@@ -118,10 +123,12 @@ pub(crate) fn run(
     let mut ending = None;
     while ending.is_none() {
         let left = end.saturating_sub(clock.monotonic());
-        if left.is_zero() {
+        let stops = limits.stops.is_some_and(|stops| stops.load(Ordering::Relaxed));
+        if left.is_zero() || stops {
             ending = Some(Ending::TimedOut);
             break;
         }
+        let left = if limits.stops.is_some() { left.min(NOTICE) } else { left };
         let is_gone = {
             let mut files = vec![PollFd::new(&pidfd, PollFlags::IN)];
             files.extend(out.poll().into_iter().chain(err.poll()));

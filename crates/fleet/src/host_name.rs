@@ -49,11 +49,11 @@ impl FromStr for HostName {
             return refused("it is empty");
         }
         if parts().any(|part| part.starts_with('-')) {
-            return refused("ssh would take it for an option");
+            return refused("ssh would treat it as an option");
         }
         let fits = |c: char| c.is_ascii_alphanumeric() || "._-:".contains(c);
         if !parts().all(|part| part.chars().all(fits)) {
-            return refused("a name has letters, digits and ._-: only, after USER@ if any");
+            return refused("use only letters, digits and ._-:, after an optional USER@");
         }
         if text.len() > MAX_LENGTH {
             return refused("it is too long");

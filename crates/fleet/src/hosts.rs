@@ -73,7 +73,7 @@ pub fn in_file(path: &Path, deadline: Duration, clock: &dyn Clock) -> Result<Vec
     let names = names.flat_map(|line| line.split([',', ' ', '\t'])).filter(|name| !name.is_empty());
     let mut names = names.peekable();
     if names.peek().is_none() {
-        return Err(Error::new(ErrorKind::Invalid, what()).with_source("it names no host"));
+        return Err(Error::new(ErrorKind::Invalid, what()).with_source("it lists no host"));
     }
     distinct(names).map_err(|error| Error::new(ErrorKind::Invalid, what()).with_source(error))
 }
@@ -88,7 +88,7 @@ fn text_of(path: &Path, deadline: Duration, clock: &dyn Clock) -> io::Result<Str
     while let Some(file) = stream.poll() {
         let left = end.saturating_sub(clock.monotonic());
         if left.is_zero() {
-            let why = format!("its writer does not end within {} s", deadline.as_secs_f64());
+            let why = format!("its writer does not finish within {} s", deadline.as_secs_f64());
             return Err(io::Error::new(io::ErrorKind::TimedOut, why));
         }
         let mut files = [file];
@@ -114,12 +114,12 @@ fn text_of(path: &Path, deadline: Duration, clock: &dyn Clock) -> io::Result<Str
 /// `Unsupported` when there is no `sinfo`, `TimedOut` when Slurm does not answer in time, `Io`
 /// when it fails, `Invalid` as for [`listed`].
 pub fn of_slurm(sinfo: &Path, deadline: Duration, clock: &dyn Clock) -> Result<Vec<HostName>> {
-    let what = "ask Slurm for its nodes (sinfo -h -N -o %N)";
+    let what = "query Slurm for its nodes (sinfo -h -N -o %N)";
     let because =
         |kind, why: &str| Err(Error::new(kind, what).with_source(io::Error::other(why.to_owned())));
     let mut command = Command::new(sinfo);
     command.args(["-h", "-N", "-o", "%N"]);
-    let limits = Limits { time: deadline, output: LIST_LIMIT, budget: None };
+    let limits = Limits { time: deadline, output: LIST_LIMIT, budget: None, stops: None };
     let ran = run(&mut command, &limits, clock).map_err(|error| {
         let kind = match error.kind() {
             io::ErrorKind::NotFound => ErrorKind::Unsupported,
@@ -147,11 +147,11 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<HostName>> {
             hosts.push(host);
         }
         if hosts.len() > MOST {
-            return Err(Error::new(ErrorKind::Invalid, format!("ask more than {MOST} hosts")));
+            return Err(Error::new(ErrorKind::Invalid, format!("query more than {MOST} hosts")));
         }
     }
     if hosts.is_empty() {
-        Err(Error::new(ErrorKind::Invalid, "find the name of a host"))
+        Err(Error::new(ErrorKind::Invalid, "find a host name"))
     } else {
         Ok(hosts)
     }
@@ -218,7 +218,51 @@ mod tests {
         }
         std::fs::write(&path, b"\xff\xfe").unwrap();
         assert_eq!(read(&path).unwrap_err().kind(), ErrorKind::Invalid);
-        assert_eq!(read(&dir.path().join("none")).unwrap_err().kind(), ErrorKind::Io);
+        let missing = read(&dir.path().join("none")).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::Io);
+        assert!(missing.fault().text.contains("only 'slurm' means the nodes"), "{missing}");
+    }
+
+    /// Writes a program in place of sinfo.
+    fn sinfo(dir: &Path, script: &str) -> PathBuf {
+        let path = dir.join("sinfo");
+        let options = "[ \"$*\" = '-h -N -o %N' ] || exit 9";
+        std::fs::write(&path, format!("#!/bin/sh\n{options}\n{script}\n")).unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, executable).unwrap();
+        // The kernel refuses to run a file that a child of another thread still has open.
+        while Command::new(&path).output().is_err() {}
+        path
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a program has a real deadline")]
+    fn nodes_of_slurm_are_those_that_sinfo_prints() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = RealClock(std::time::Instant::now());
+        let nodes = |path: &Path| of_slurm(path, Duration::from_secs(60), &clock);
+        let two = sinfo(dir.path(), "echo gpu01; echo gpu02; echo gpu01");
+        assert_eq!(names(nodes(&two)), ["gpu01", "gpu02"]);
+        let slurm = Some(Path::new("slurm"));
+        let find = || Ok::<_, Error>(two.clone());
+        let minute = Duration::from_secs(60);
+        let both = named(["a,gpu02"].into_iter(), slurm, find, minute, &clock);
+        assert_eq!(names(both), ["a", "gpu02", "gpu01"], "the list comes first");
+        let none = || -> Result<PathBuf> { panic!("a file needs no sinfo") };
+        let file = dir.path().join("hosts");
+        std::fs::write(&file, "b\n").unwrap();
+        let read = named([].into_iter(), Some(&file), none, minute, &clock);
+        assert_eq!(names(read), ["b"]);
+        for (script, kind, why) in [
+            ("echo gpu01; echo 'no controller' >&2; exit 1", ErrorKind::Io, "no controller"),
+            ("echo -oProxyCommand=x", ErrorKind::Invalid, "an option"),
+            ("exec yes", ErrorKind::Invalid, "larger than 1 MiB"),
+        ] {
+            let error = nodes(&sinfo(dir.path(), script)).unwrap_err();
+            assert_eq!(error.kind(), kind, "{script}");
+            assert!(error.fault().text.contains(why), "{}", error.fault().text);
+        }
+        assert_eq!(nodes(&dir.path().join("none")).unwrap_err().kind(), ErrorKind::Unsupported);
     }
 
     #[test]

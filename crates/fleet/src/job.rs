@@ -224,6 +224,74 @@ mod tests {
         (messages, out)
     }
 
+    /// A clock that stands still: no deadline passes.
+    struct StoppedClock;
+
+    impl Clock for StoppedClock {
+        fn wall(&self) -> gpu_core::Timestamp {
+            gpu_core::Timestamp(0)
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn sleep(&self, _: Duration) {}
+    }
+
+    /// Runs a job through a shell script in place of ssh, which finds its options in `$options`. A
+    /// signal arrives at once, or else when the job starts. Returns the result and the steps.
+    fn interrupted(script: &str, at_once: bool) -> (Tried, Vec<String>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ssh");
+        let script = format!("#!/bin/sh\noptions=$*\n[ $# -gt 0 ] || exit 0\n{script}\n");
+        std::fs::write(&path, script).unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, executable).unwrap();
+        // The kernel refuses to run a file that a child of another thread still has open.
+        while std::process::Command::new(&path).output().is_err() {}
+
+        let (woken, mut wake) = UnixStream::pair().unwrap();
+        woken.set_nonblocking(true).unwrap();
+        let signals = EndSignals { woken, last: Arc::default() };
+        let last = Arc::clone(&signals.last);
+        let mut arrive = || {
+            last.store(usize::try_from(SIGINT).unwrap(), Ordering::Relaxed);
+            wake.write_all(b"x").unwrap();
+        };
+        if at_once {
+            arrive();
+        }
+        let mut steps = Vec::new();
+        let mut report = |step: Step<'_>| match step {
+            Step::Started(messages) => {
+                steps.push(messages.trim_end().to_owned());
+                arrive();
+            }
+            Step::Ending => steps.push("ending".to_owned()),
+        };
+        let (host, limit) = ("a".parse().unwrap(), Duration::from_secs(60));
+        let (words, ports) = (["true".to_owned()], (&signals, &StoppedClock as &dyn Clock));
+        let tried = attempt(&host, &words, limit, &Ssh::other(path), ports, &mut report).unwrap();
+        (tried, steps)
+    }
+
+    #[test]
+    fn signal_before_the_start_ends_ssh() {
+        let (tried, steps) = interrupted("exec sleep 600", true);
+        assert_eq!((tried, steps.len()), (Tried::Interrupted(SIGINT), 0));
+    }
+
+    #[test]
+    fn signal_after_the_start_closes_the_input_of_the_job() {
+        let script = format!("echo \"$options\" >&2; echo '{STARTED}' >&2; cat; exit 7");
+        let (tried, steps) = interrupted(&script, false);
+        assert_eq!(tried, Tried::Interrupted(SIGINT));
+        let [options, ending] = &steps[..] else { panic!("{steps:?}") };
+        assert!(options.contains(" ConnectTimeout=30 "), "half of the limit: {options}");
+        assert_eq!(ending, "ending");
+    }
+
     #[test]
     fn recognises_start_in_any_chunking() {
         let text = b"gpuws: GPU 1\ngpuws: started\nfrom the job\ngpuws: started\n";

@@ -27,6 +27,7 @@ pub mod hosts;
 mod job;
 mod remote_run;
 mod ssh;
+mod watch;
 
 pub use answer::{Answer, NoAnswer, Reply, SCHEMA};
 pub use ask::{AT_ONCE, FLEET_LIMIT, HOST_LIMIT, Question, ask};
@@ -35,6 +36,7 @@ pub use host_name::HostName;
 pub use job::STARTED;
 pub use remote_run::{Outcome, Progress, RemoteRun, Wait};
 pub use ssh::Ssh;
+pub use watch::Watch;
 
 /// The example of the README.
 #[cfg(doctest)]

@@ -160,7 +160,7 @@ impl RemoteRun {
         words.extend(self.claim.iter().chain(&self.options).cloned());
         words.push("--".to_owned());
         for word in &self.command {
-            let invalid = || Error::new(ErrorKind::Invalid, "pass on a command that is not UTF-8");
+            let invalid = || Error::new(ErrorKind::Invalid, "pass a command that is not UTF-8");
             words.push(word.to_str().ok_or_else(invalid)?.to_owned());
         }
         Ok(words)

@@ -2,12 +2,14 @@
 
 use gpu_core::{Clock, Timestamp};
 use gpu_fleet::{
-    FLEET_LIMIT, HOST_LIMIT, HostMessage, HostName, NoAnswer, Outcome, Progress, Question,
-    RemoteRun, Ssh, Wait, ask, hosts,
+    Answer, FLEET_LIMIT, HOST_LIMIT, HostMessage, HostName, NoAnswer, Outcome, Progress, Question,
+    RemoteRun, Ssh, Wait, Watch, ask, hosts,
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A clock that counts from its creation.
@@ -210,6 +212,58 @@ fn runs_job_only_on_first_host_with_free_devices() {
     assert_eq!((outcome, tried.as_str()), (Outcome::Ended(7), "lost takes "));
 }
 
+/// A clock on which each reading takes a millisecond.
+struct SteppingClock(AtomicU64);
+
+impl Clock for SteppingClock {
+    fn wall(&self) -> Timestamp {
+        Timestamp(0)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn sleep(&self, _: Duration) {}
+}
+
+#[test]
+fn waits_for_free_devices_and_reports_each_reason_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = dir.path().join("asked");
+    let ssh = ssh(
+        dir.path(),
+        &format!(
+            "dead) echo 'No route to host' >&2; exit 255 ;;\n\
+             *) case $command in *claim*) echo >> {0}\n\
+             [ $(wc -l < {0}) -ge 2 ]; ahead=$?\n\
+             echo '{{\"schema\": 1, \"possible\": true, \"ahead_count\": '$ahead'}}' ;;\n\
+             *) echo 'gpuws: started' >&2; exit 7 ;; esac ;;",
+            asked.display()
+        ),
+    );
+    let remote = RemoteRun {
+        hosts: named("dead,busy"),
+        claim: Vec::new(),
+        options: Vec::new(),
+        command: vec!["true".into()],
+        wait: Wait::AtMost(Duration::from_millis(400)),
+        deadline: Duration::from_secs(600),
+    };
+    let mut reported = Vec::new();
+    let mut report = |progress: Progress<'_>| {
+        reported.push(match progress {
+            Progress::NoAnswer(host, why) => format!("{host}: {why}"),
+            Progress::Waiting => "waiting".to_owned(),
+            Progress::Started(host, _) => format!("{host} starts"),
+            Progress::Ending(host) => format!("{host} ends"),
+        });
+    };
+    let clock = SteppingClock(AtomicU64::new(0));
+    assert_eq!(remote.run(&ssh, &clock, &mut report).unwrap(), Outcome::Ended(7));
+    assert_eq!(reported, ["dead: unreachable: No route to host", "waiting", "busy starts"]);
+}
+
 #[test]
 fn uses_hint_of_host_as_remedy() {
     let failed = NoAnswer::Failed(3, message("failed to load NVML", Some("install the driver")));
@@ -244,4 +298,78 @@ fn reports_reason_without_usable_host() {
     assert_eq!(run("never,dead", ""), (Outcome::Never, String::new()));
     assert_eq!(run("dead", ""), (Outcome::NoHost, String::new()));
     assert_eq!(run("full,a", "a) exit 75 ;;"), (Outcome::NotNow, "a ".to_owned()));
+}
+
+#[test]
+fn watched_hosts_are_asked_again_whatever_the_others_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().display();
+    // One host hangs, one has an answer only from the third time on, one answers always.
+    let ssh = ssh(
+        dir.path(),
+        &format!(
+            "hangs) : >> {path}/hangs; exec sleep 100 ;;\n\
+             late) echo . >> {path}/late\n\
+                 [ $(wc -l < {path}/late) -lt 3 ] && exit 255; echo '{{\"schema\": 1}}' ;;\n\
+             *) echo '{{\"schema\": 1}}' ;;"
+        ),
+    );
+    let (sender, answers) = std::sync::mpsc::channel();
+    let question = question(Duration::from_secs(300));
+    let report = move |answer, at| drop(sender.send((answer, at)));
+    let clock = Arc::new(RealClock::new());
+    let interval = Duration::from_millis(10);
+    let watch =
+        Watch::start(named("hangs,late,good"), question, interval, ssh, clock.clone(), report);
+    let watch = watch.unwrap();
+    let (mut good, mut late, mut last) = (0, Vec::new(), Duration::ZERO);
+    while good < 5 || late.last() != Some(&true) {
+        let (Answer { host, answer }, at) = answers.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(at <= clock.monotonic());
+        match host.as_str() {
+            "good" => {
+                assert!(answer.is_ok() && at >= last + interval, "{answer:?}");
+                (good, last) = (good + 1, at);
+            }
+            "late" => late.push(answer.is_ok()),
+            host => panic!("{host}: {answer:?}"),
+        }
+    }
+    assert_eq!(late.iter().position(|is_ok| *is_ok), Some(2));
+    while !dir.path().join("hangs").exists() {
+        std::thread::yield_now();
+    }
+    // The program of the host that hangs ends as well: its deadline and its own time are longer
+    // than any test may take.
+    drop(watch);
+    let rest: Vec<_> = answers.iter().collect();
+    assert!(rest.iter().all(|(answer, _)| answer.host.as_str() != "hangs"), "{rest:?}");
+}
+
+#[test]
+fn watched_hosts_share_the_limit_of_all_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..128).map(|number| format!("h{number}")).collect();
+    let size = FLEET_LIMIT / 128;
+    // An object of exactly the limit, and one more byte.
+    let answer = |extra| {
+        format!(
+            "printf '{{\"schema\": 1}}'; head -c {} /dev/zero | tr '\\0' ' '",
+            size - 13 + extra
+        )
+    };
+    let ssh =
+        ssh(dir.path(), &format!("h0) {} ;;\nh1) {} ;;\n*) exit 255 ;;", answer(0), answer(1)));
+    let (sender, answers) = std::sync::mpsc::channel();
+    let report = move |answer, _| drop(sender.send(answer));
+    let (clock, day) = (Arc::new(RealClock::new()), Duration::from_secs(86_400));
+    let question = question(Duration::from_secs(300));
+    let _watch = Watch::start(named(&names.join(",")), question, day, ssh, clock, report).unwrap();
+    let mut fits = std::collections::BTreeMap::new();
+    for _ in 0..128 {
+        let Answer { host, answer } = answers.recv_timeout(Duration::from_secs(120)).unwrap();
+        fits.insert(host.to_string(), answer.map(|_| ()));
+    }
+    assert_eq!((&fits["h0"], &fits["h1"]), (&Ok(()), &Err(NoAnswer::TooMuch)));
+    assert_eq!(fits.len(), 128);
 }

@@ -2,7 +2,7 @@
 
 use crate::absent::Absent;
 use crate::details::{DeviceDetails, DeviceEvent, Groups};
-use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, MigInstance};
+use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, Partition};
 use crate::error::{Error, ErrorKind, Fault, Reach, Result};
 use crate::id::{DeviceId, Pid};
 use crate::inventory::{Inventory, ask};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Reads the devices of a machine.
 ///
-/// Each method is one query, which may be repeated at any time; [`look`](GpuBackend::look) makes
+/// Each method is one query, which may be repeated at any time; [`inventory`](GpuBackend::inventory) makes
 /// all of them. A value that the machine does not report is [`Absent`](crate::Absent) inside an
 /// `Ok`; the [`ErrorKind`](crate::ErrorKind) of an `Err` says whether it affects the machine, one
 /// device or only this call.
@@ -51,7 +51,7 @@ pub trait GpuBackend: Send + Sync {
     ///
     /// # Errors
     /// As [`sample`](GpuBackend::sample).
-    fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>>;
+    fn partitions(&self, device: &DeviceId) -> Result<Vec<Partition>>;
 
     /// Returns the requested groups of details.
     ///
@@ -97,7 +97,7 @@ pub trait GpuBackend: Send + Sync {
     /// It never fails: each failure is recorded as a fault instead of the value it affects. The
     /// default calls the methods above one by one; a backend that can answer everything at once
     /// does so.
-    fn look(&self, groups: Groups) -> Inventory {
+    fn inventory(&self, groups: Groups) -> Inventory {
         take(self, groups)
     }
 
@@ -141,8 +141,8 @@ impl DeviceState {
         let mut hung = hanging(&sample);
         let mut processes = unless(&hung, || ask(|| backend.processes(&info.id)));
         hung = hung.or_else(|| hanging(&processes));
-        let mig = unless(&hung, || ask(|| backend.mig_instances(&info.id)));
-        hung = hung.or_else(|| hanging(&mig));
+        let partitions = unless(&hung, || ask(|| backend.partitions(&info.id)));
+        hung = hung.or_else(|| hanging(&partitions));
         let details = if groups.is_empty() {
             Ok(DeviceDetails::default())
         } else {
@@ -151,7 +151,7 @@ impl DeviceState {
         if let (Ok(sample), Ok(processes)) = (&sample, &mut processes) {
             drop_idle_for_all(sample.utilization.is_ok_and(|busy| busy.get() > 0), processes);
         }
-        DeviceState { info, sample, processes, mig, details }
+        DeviceState { info, sample, processes, partitions, details }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use crate::absent::{Absent, Reading};
 use crate::id::{DeviceId, DeviceUuid, Pid};
+use crate::memory_source::MemorySource;
 use crate::units::{Bytes, Celsius, Milliwatts, Percent};
+use crate::visible::Visibility;
 
 /// The driver of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,18 +45,23 @@ pub struct DeviceInfo {
     /// A display is initialised on the device.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub display_active: Reading<bool>,
-    /// The device is in MIG mode.
-    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
-    pub mig_enabled: Reading<bool>,
+    /// The device is divided into partitions, as in MIG mode.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "mig_enabled"))]
+    pub partitioned: Reading<bool>,
     /// The namespace of the PIDs in its process list.
     #[cfg_attr(feature = "serde", serde(default))]
     pub pid_namespace: PidNamespace,
+    /// How programs see it. A serialized device does not contain it.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub visibility: Visibility,
 }
 
 impl DeviceInfo {
     /// Returns whether nothing is known except that the device exists.
     pub fn is_unknown(&self) -> bool {
-        *self == DeviceInfo::unknown(DeviceId::from_index(self.id.index))
+        let visibility = self.visibility;
+        let unknown = DeviceInfo::unknown(DeviceId::from_index(self.id.index));
+        *self == DeviceInfo { visibility, ..unknown }
     }
 
     /// Returns a device with only its identifiers.
@@ -64,8 +71,9 @@ impl DeviceInfo {
             name: Err(Absent::NotRecorded),
             persistence: Err(Absent::NotRecorded),
             display_active: Err(Absent::NotRecorded),
-            mig_enabled: Err(Absent::NotRecorded),
+            partitioned: Err(Absent::NotRecorded),
             pid_namespace: PidNamespace::Initial,
+            visibility: Visibility::default(),
         }
     }
 }
@@ -89,8 +97,14 @@ pub struct MemoryInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceSample {
-    /// Device memory.
+    /// Device memory, as the driver reports it.
     pub memory: MemoryInfo,
+    /// Where that memory is.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, skip_serializing_if = "MemorySource::is_default")
+    )]
+    pub source: MemorySource,
     /// Share of the driver's sample window (1/6 s to 1 s) in which a kernel ran.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "utilization_percent"))]
     pub utilization: Reading<Percent>,
@@ -110,6 +124,7 @@ impl DeviceSample {
     pub fn absent(reason: Absent) -> Self {
         DeviceSample {
             memory: MemoryInfo { total: Err(reason), used: Err(reason), reserved: Err(reason) },
+            source: MemorySource::default(),
             utilization: Err(reason),
             temperature: Err(reason),
             power_draw: Err(reason),
@@ -135,6 +150,19 @@ pub enum DeviceProcessKind {
     Unknown,
 }
 
+impl DeviceProcessKind {
+    /// Returns nvidia-smi's letters; `None` if the source does not say.
+    pub fn letters(self) -> Option<&'static str> {
+        match self {
+            DeviceProcessKind::Compute => Some("C"),
+            DeviceProcessKind::Graphics => Some("G"),
+            DeviceProcessKind::ComputeAndGraphics => Some("C+G"),
+            DeviceProcessKind::Mps => Some("M+C"),
+            DeviceProcessKind::Unknown => None,
+        }
+    }
+}
+
 /// A process that the driver lists on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -158,23 +186,28 @@ pub struct DeviceProcess {
     pub compute_instance: Option<u32>,
 }
 
-/// A MIG device: a compute instance of a device in MIG mode.
+/// A partition of a device, which programs use like a device: a MIG device (a compute instance of a
+/// device in MIG mode), an XCP of AMD or a tile of Intel. Its whole device lists it
+/// ([`DeviceState::partitions`](crate::DeviceState::partitions)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct MigInstance {
-    /// Its index among the device's MIG devices.
+pub struct Partition {
+    /// Its index among the partitions of its device.
     pub index: u32,
-    /// Its UUID: `MIG-` and 36 characters, or its parts with drivers up to R460.
+    /// Its UUID. That of a MIG device is `MIG-` and 36 characters, or its parts with drivers up to
+    /// R460.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub uuid: Reading<DeviceUuid>,
-    /// Its profile, which names its share of the device: `1g.5gb`, `1c.3g.20gb`, `1g.5gb+me`.
+    /// The profile of a MIG device, which names its share of the device: `1g.5gb`, `1c.3g.20gb`,
+    /// `1g.5gb+me`.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", default = "not_recorded"))]
     pub profile: Reading<String>,
-    /// GPU instance.
+    /// The GPU instance of a MIG device.
     pub gpu_instance: Option<u32>,
-    /// Compute instance.
+    /// The compute instance of a MIG device.
     pub compute_instance: Option<u32>,
-    /// The memory of its GPU instance, which all compute instances in it share.
+    /// Its memory; that of a MIG device belongs to its GPU instance, and all compute instances in it
+    /// share it.
     pub memory: MemoryInfo,
 }
 
@@ -184,7 +217,7 @@ fn not_recorded<T>() -> Reading<T> {
     Err(Absent::NotRecorded)
 }
 
-impl MigInstance {
+impl Partition {
     /// Returns whether a process is in it, or may be: a process with an unknown instance may be in
     /// any.
     pub fn may_have(&self, process: &DeviceProcess) -> bool {

@@ -1,14 +1,13 @@
 //! Error messages of a driver in the kernel log, as data.
 
 use crate::clock::Timestamp;
+use crate::driver_error::{DriverError, DriverErrorCode};
 use crate::id::{PciBusId, Pid};
 use std::time::Duration;
 
-/// An error message of the driver in the kernel log, about one GPU or one NVSwitch.
+/// An error message of the driver in the kernel log, about one device or one switch between devices.
 ///
-/// The same fault may cause many messages: an exception is logged for each multiprocessor and
-/// channel, a device that falls off the bus is logged with an Xid and without, and an SXid has
-/// further lines with its number, its severity and its data.
+/// The same fault may cause many messages: for example, one for each channel that it stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DriverMessage {
@@ -22,47 +21,34 @@ pub struct DriverMessage {
     /// The log has no time zone: `at` is its local time as if that were UTC.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
     pub is_local: bool,
-    /// The GPU, or the NVSwitch of an SXid. The function is always 0, because the driver prints no
-    /// function in a message with an Xid.
+    /// The device, or the switch. The function is always 0, because not every message has one.
     pub bus: PciBusId,
-    /// The error.
-    pub kind: DriverMessageKind,
-    /// The process that allocated the channel, or the current one of an error without a channel,
-    /// in the initial PID namespace. It may have ended. Under MPS it is the server.
+    /// The code, as printed.
+    #[cfg_attr(feature = "serde", serde(rename = "kind"))]
+    pub code: DriverErrorCode,
+    /// The process that met the error, in the initial PID namespace. It may have ended. A server
+    /// that runs the work of other processes stands for them.
     pub pid: Option<Pid>,
     /// The name of that process, which its user chooses: without control characters, at most
-    /// [`DriverMessage::MAX_NAME`] characters. A name that contains `, ` ends there, and its rest
-    /// is in `text`.
+    /// [`DriverMessage::MAX_NAME`] characters.
     pub process: Option<String>,
-    /// The MIG GPU instance.
+    /// The partition of the device (MIG: the GPU instance).
     pub gpu_instance: Option<u32>,
-    /// The MIG compute instance.
+    /// The part of that partition (MIG: the compute instance).
     pub compute_instance: Option<u32>,
     /// The rest of the message, possibly empty: without control characters, at most
     /// [`DriverMessage::MAX_TEXT`] characters.
     pub text: String,
-}
-
-/// The error that a message is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", tag = "kind", content = "xid"))]
-pub enum DriverMessageKind {
-    /// An error with this number in NVIDIA's Xid catalog.
-    Xid(u32),
-    /// An error of an NVSwitch, with its number in the appendix of NVIDIA's Fabric Manager User
-    /// Guide.
-    #[cfg_attr(feature = "serde", serde(rename = "sxid"))]
-    SXid(u32),
-    /// The device no longer answers on the bus, in a message without an Xid. Its meaning is that
-    /// of Xid 79.
-    FallenOffBus,
+    /// The error that the message is about. It is not recorded, because it follows from the code and
+    /// the text: after reading a record, call [`Snapshot::explain`](crate::Snapshot::explain).
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub error: DriverError,
 }
 
 impl DriverMessage {
     /// The time of a message without one in its text.
     pub const UNDATED: Timestamp = Timestamp(0);
-    /// The maximum length of a process name, in characters: that of the driver's own buffer.
+    /// The maximum length of a process name, in characters.
     pub const MAX_NAME: usize = 100;
     /// The maximum length of the text, in characters: that of a record of the kernel.
     pub const MAX_TEXT: usize = 1024;

@@ -45,7 +45,7 @@ pub enum MachineFault {
     NoLibrary,
     /// The library is installed and the kernel module is not loaded.
     DriverNotLoaded,
-    /// Library and kernel module are of different versions: upgraded without a reboot.
+    /// The versions of the library and the kernel module differ: upgraded without a reboot.
     VersionMismatch,
     /// The operating system blocks the device, for example a container's cgroup.
     Blocked,
@@ -237,9 +237,9 @@ mod tests {
     #[test]
     fn fault_includes_source_chain_but_display_does_not() {
         let inner = Error::new(ErrorKind::Io, "read '/proc/1/maps'");
-        let outer = Error::new(ProcessFault::Gone, "look at process 1").with_source(inner);
-        assert_eq!(outer.to_string(), "look at process 1");
-        assert_eq!(outer.fault().text, "look at process 1: read '/proc/1/maps'");
+        let outer = Error::new(ProcessFault::Gone, "inspect process 1").with_source(inner);
+        assert_eq!(outer.to_string(), "inspect process 1");
+        assert_eq!(outer.fault().text, "inspect process 1: read '/proc/1/maps'");
         assert_eq!(outer.kind().reach(), Reach::Field);
     }
 

@@ -13,6 +13,7 @@ use crate::file::DeviceFile;
 use crate::holder::{HeldFile, Unreadable};
 use crate::id::{Pid, ProcessKey, Uids};
 use crate::lease::LeaseId;
+use crate::load::HostLoad;
 use crate::process::{ProcessDetail, ProcessInfo, shared};
 use crate::snapshot::Origin;
 use crate::token::ActToken;
@@ -63,6 +64,11 @@ pub trait ProcessTable: Send + Sync {
 
     /// Returns the hostname.
     fn hostname(&self) -> Reading<String>;
+
+    /// Returns the load. A machine without one, such as a simulated one, does not support it.
+    fn load(&self) -> HostLoad {
+        HostLoad::absent(Absent::NotSupported)
+    }
 
     /// Returns whether the caller sees every process under the PID that the driver uses: whether it
     /// is in the initial PID namespace.
@@ -149,10 +155,10 @@ pub trait ProcessTable: Send + Sync {
 
 /// One opened process: a pidfd on Linux.
 ///
-/// The PID may have been reused before the process was opened; [`look`] identifies the process, and
+/// The PID may have been reused before the process was opened; [`info`] identifies the process, and
 /// all later calls refer to the same one.
 ///
-/// [`look`]: ProcessHandle::look
+/// [`info`]: ProcessHandle::info
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait ProcessHandle: Send {
     /// Returns the process as it is now, without its command line. That is in the process's own
@@ -160,14 +166,14 @@ pub trait ProcessHandle: Send {
     ///
     /// # Errors
     /// `Process(Gone)` when the opened process has ended, even if its PID was reused.
-    fn look(&self) -> Result<ProcessInfo>;
+    fn info(&self) -> Result<ProcessInfo>;
 
     /// Returns its UIDs. A host without setuid programs returns its user three times.
     ///
     /// # Errors
-    /// As [`look`](Self::look), and `Field` when they are unknown.
+    /// As [`info`](Self::info), and `Field` when they are unknown.
     fn uids(&self) -> Result<Uids> {
-        let user = self.look()?.uid;
+        let user = self.info()?.uid;
         let user = user.map_err(|absent| Error::new(absent, "read the UIDs of a process"))?;
         Ok(Uids { real: user, effective: user, saved: user })
     }

@@ -17,13 +17,6 @@ impl From<String> for DeviceUuid {
     }
 }
 
-impl DeviceUuid {
-    /// Returns whether it names a MIG device, a part of a whole one.
-    pub fn is_mig(&self) -> bool {
-        self.0.starts_with("MIG-")
-    }
-}
-
 impl fmt::Display for DeviceUuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

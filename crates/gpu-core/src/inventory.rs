@@ -32,7 +32,7 @@ impl DeviceState {
             info,
             sample: Err(fault.clone()),
             processes: Err(fault.clone()),
-            mig: Err(fault.clone()),
+            partitions: Err(fault.clone()),
             details: if groups.is_empty() {
                 Ok(DeviceDetails::default())
             } else {

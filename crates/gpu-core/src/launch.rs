@@ -68,7 +68,7 @@ pub trait Launcher {
     /// started.
     fn accompany(&self, launch: &Launch) -> Result<Box<dyn Companion>> {
         let program = launch.program.to_string_lossy();
-        Err(Error::new(ErrorKind::Unsupported, format!("start '{program}' beside a job")))
+        Err(Error::new(ErrorKind::Unsupported, format!("start '{program}' next to a job")))
     }
 }
 

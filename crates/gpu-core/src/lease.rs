@@ -8,11 +8,12 @@ use std::fmt;
 use std::sync::Arc;
 
 /// How much of each device a claim requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Share {
     /// The device, exclusively.
+    #[default]
     Whole,
     /// This much of its memory; other shares may use the rest.
     #[cfg_attr(feature = "serde", serde(rename = "memory_bytes"))]
@@ -20,7 +21,7 @@ pub enum Share {
 }
 
 /// The content of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Claim {
     /// The number of devices; at least one.
@@ -55,17 +56,7 @@ pub struct Claim {
 impl Claim {
     /// Returns a claim on any `count` whole devices.
     pub fn whole(count: u32) -> Self {
-        Claim {
-            count,
-            share: Share::Whole,
-            among: Vec::new(),
-            except: Vec::new(),
-            required: Vec::new(),
-            free_memory: None,
-            compute_capability: None,
-            accept_used: false,
-            visible_minors: Vec::new(),
-        }
+        Claim { count, ..Claim::default() }
     }
 
     /// Returns whether two claimants see different devices, so that neither can take what the other

@@ -19,6 +19,9 @@ use std::fmt::Write;
 /// How the key of a device without a UUID begins.
 pub(crate) const ADDRESS: &str = "pci:";
 
+/// How the UUID of a partition begins: only MIG devices have one.
+pub(crate) const PARTITION: &str = "MIG-";
+
 /// Why a device has no key, so that it cannot be leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoLeaseKey {
@@ -83,12 +86,22 @@ impl DeviceUuid {
         self.0.starts_with(ADDRESS)
     }
 
+    /// Returns whether this is the key of a partition: a MIG device, or a partition without a UUID.
+    pub fn is_partition(&self) -> bool {
+        self.0.starts_with(PARTITION) || whole(&self.0).is_some()
+    }
+
     /// Returns the key of the whole device, if this is that of a partition without a UUID.
     pub fn whole(&self) -> Option<DeviceUuid> {
-        // MIG devices of old drivers have names with slashes, and have UUIDs.
-        let (whole, part) = self.0.rsplit_once('/').filter(|_| !self.is_mig())?;
-        number(part).map(|_| DeviceUuid(whole.to_owned()))
+        whole(&self.0).map(|whole| DeviceUuid(whole.to_owned()))
     }
+}
+
+/// Returns the key of the whole device, if this is that of a partition without a UUID.
+pub(crate) fn whole(key: &str) -> Option<&str> {
+    // MIG devices of old drivers have names with slashes, and have UUIDs.
+    let (whole, part) = key.rsplit_once('/').filter(|_| !key.starts_with(PARTITION))?;
+    number(part).map(|_| whole)
 }
 
 /// Returns a number without leading zeros, so that each partition has one key.
@@ -161,10 +174,13 @@ mod tests {
             ("pci:0000:04:00.0", None),
             ("GPU-a", None),
             ("MIG-GPU-a/1/0", None),
+            ("MIG-41a7", None),
             ("pci:0000:04:00.0/02", None),
         ] {
-            let found = DeviceUuid(key.to_owned()).whole();
-            assert_eq!(found.as_ref().map(|whole| &*whole.0), whole, "{key}");
+            let named = DeviceUuid(key.to_owned());
+            assert_eq!(named.whole().as_ref().map(|whole| &*whole.0), whole, "{key}");
+            let is_partition = whole.is_some() || key.starts_with("MIG-");
+            assert_eq!(named.is_partition(), is_partition, "{key}");
         }
     }
 

@@ -195,7 +195,7 @@ pub trait SafeGpuGuard: Send {
     ///
     /// # Errors
     /// `Unsupported` if they can be released only together, `Io` when the kernel refuses.
-    fn release(&mut self, place: usize) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, format!("release lock {place} of safe-gpu alone")))
+    fn release(&mut self, index: usize) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, format!("release only lock {index} of safe-gpu")))
     }
 }

@@ -48,6 +48,7 @@ mod clock;
 mod details;
 mod device;
 mod device_files;
+mod driver_error;
 mod driver_message;
 mod driver_view;
 mod environment;
@@ -64,7 +65,10 @@ mod launch;
 mod lease;
 mod lease_key;
 mod lease_store;
+mod load;
 mod memory;
+mod memory_figures;
+mod memory_source;
 mod merged;
 mod observe;
 mod observer;
@@ -92,18 +96,20 @@ pub use clock::{Clock, Timestamp};
 #[cfg(feature = "serde")]
 pub use details::DetailsView;
 pub use details::{
-    AccountedProcess, Accounting, Activity, AddressingMode, ApplicationClocks, Clocks, ComputeMode,
-    DeviceDetails, DeviceEvent, DeviceEventKind, Engines, ErrorsByPlace, Fabric, FabricState,
-    Group, Groups, GspFirmware, Inforom, MemoryErrors, MemoryHealth, Modes, NvLink, OperationMode,
-    OperationModes, Pcie, PcieThroughput, Power, PowerReadings, Product, ProtectedMemory,
-    RecoveryAction, ResetStatus, Thermal, ThrottleReasons, VirtualGpus,
+    AccountedProcess, Accounting, Activity, AddressingMode, ApplicationClocks, ClockChoice, Clocks,
+    ComputeMode, DeviceDetails, DeviceEvent, DeviceEventKind, Engines, ErrorsByPlace, Fabric,
+    FabricState, Group, Groups, GspFirmware, Inforom, MemoryErrors, MemoryHealth, Modes,
+    ModulePower, NvLink, OperationMode, OperationModes, Pcie, PcieThroughput, Platform, Power,
+    PowerReadings, Product, ProtectedMemory, RareModes, RecoveryAction, ResetStatus, RetiredPage,
+    SramErrors, SupportedClocks, Thermal, ThrottleReasons, ThrottleTimes, VirtualGpus,
 };
 pub use device::{
-    DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, MigInstance,
+    DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, Partition,
     PidNamespace,
 };
 pub use device_files::{DeviceFiles, FileActivity};
-pub use driver_message::{DriverMessage, DriverMessageKind};
+pub use driver_error::{DriverError, DriverErrorCode, FaultClass, Relation, Remedy, Severity};
+pub use driver_message::DriverMessage;
 pub use driver_view::DriverView;
 pub use environment::Environment;
 pub use error::{DeviceFault, Error, ErrorKind, Fault, MachineFault, ProcessFault, Reach, Result};
@@ -125,11 +131,14 @@ pub use lease_store::{
     EntryKind, LeaseGuard, LeaseStore, QUEUE_HEARTBEAT, QUEUE_STALL_TIMEOUT, QueuePlace,
     SafeGpuGuard, SafeGpuHolder, Waiter,
 };
+pub use load::{CpuTime, HostLoad};
 pub use memory::{DeviceMemory, Region};
+pub use memory_figures::own_memory;
+pub use memory_source::{HostMemory, MemoryKind, MemorySource};
 pub use merged::MergedLeases;
 pub use observe::{
-    HolderSearch, Observation, complete_processes, look_at_devices, look_up_processes, observe,
-    observe_in_detail, observe_users,
+    HolderSearch, Observation, complete_processes, look_up_processes, observe, observe_in_detail,
+    observe_users, take_inventory,
 };
 pub use observer::Observer;
 pub use process::{
@@ -138,7 +147,8 @@ pub use process::{
 pub use rates::{Rates, Route};
 pub use selector::{SelectError, Selector};
 pub use service::{
-    FIRST_USER, ServiceUnit, SystemService, is_login_program, kernel_name, service_of,
+    FIRST_USER, ServiceUnit, SystemService, is_login_program, is_mps_program, kernel_name,
+    service_of,
 };
 pub use snapshot::{DRIVER_OVERHEAD, DeviceState, Origin, Process, Snapshot, driver_reserve};
 pub use text::{acts, clean, escape_markup};

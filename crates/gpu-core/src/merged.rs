@@ -1,7 +1,8 @@
 //! The devices of many leases in little memory.
 
 use crate::id::DeviceUuid;
-use crate::lease_key::ADDRESS;
+use crate::lease_key::{ADDRESS, PARTITION, whole};
+use std::borrow::Cow;
 
 /// Leases that a reader merges: they count as one lease on the whole of all devices that they name.
 ///
@@ -12,8 +13,8 @@ use crate::lease_key::ADDRESS;
 pub struct MergedLeases {
     /// The number of merged leases.
     pub count: u32,
-    /// A number for each name, ascending after [`tidy`](Self::tidy). The last bit marks the name of
-    /// a MIG device.
+    /// A number for each name, ascending after [`tidy`](Self::tidy). The last bit marks the
+    /// UUID of a partition.
     names: Vec<u32>,
     /// There are more names than can be kept, so every device counts.
     is_full: bool,
@@ -32,15 +33,16 @@ impl MergedLeases {
     /// Adds a name. Once `room` is used up, every device counts, and the room of the names so far
     /// is free again.
     pub fn add(&mut self, name: &str, room: &mut usize) {
-        if !name.starts_with(ADDRESS) {
-            return self.add_key(name, room);
-        }
-        let key = DeviceUuid::named(name);
+        let key = if name.starts_with(ADDRESS) {
+            Cow::Owned(DeviceUuid::named(name).0)
+        } else {
+            Cow::Borrowed(name)
+        };
         // A lease on a partition excludes leases on the whole device.
-        if let Some(whole) = key.whole() {
-            self.add_key(&whole.0, room);
+        if let Some(whole) = whole(&key) {
+            self.add_key(whole, room);
         }
-        self.add_key(&key.0, room);
+        self.add_key(&key, room);
     }
 
     fn add_key(&mut self, name: &str, room: &mut usize) {
@@ -86,8 +88,9 @@ impl MergedLeases {
         self.names.len()
     }
 
-    /// Returns the number of different names of MIG devices.
-    pub fn mig_names(&self) -> usize {
+    /// Returns the number of different UUIDs of partitions. Such a name does not show which device
+    /// it is a part of.
+    pub fn partition_names(&self) -> usize {
         self.names.iter().filter(|name| *name & 1 == 1).count()
     }
 }
@@ -103,7 +106,7 @@ fn number(name: &str) -> u32 {
     words.iter().for_each(|word| mix(u64::from_le_bytes(*word)));
     mix(rest.iter().fold(1, |all, byte| all << 8 | u64::from(*byte)));
     let high = (hash >> 32) as u32;
-    high & !1 | u32::from(name.starts_with("MIG-"))
+    high & !1 | u32::from(name.starts_with(PARTITION))
 }
 
 #[cfg(test)]
@@ -134,12 +137,17 @@ mod tests {
 
     #[test]
     fn partition_and_its_whole_are_found_in_any_spelling() {
-        let merged = merged(&["pci:0000:0A:1F.1/2".to_owned()], usize::MAX);
+        let names = ["pci:0000:0A:1F.1/2", "GPU-a/0"].map(str::to_owned);
+        let merged = merged(&names, usize::MAX);
+        assert_eq!((merged.names(), merged.partition_names()), (4, 0));
         for (name, is_found) in [
             ("pci:0000:0a:1f.1", true),
             ("pci:0000:0a:1f.1/2", true),
             ("pci:0000:0a:1f.1/1", false),
             ("pci:0000:0a:1f.0", false),
+            ("GPU-a", true),
+            ("GPU-a/0", true),
+            ("GPU-a/1", false),
         ] {
             assert_eq!(has(&merged, name), is_found, "{name}");
         }
@@ -150,7 +158,7 @@ mod tests {
         let names = ["GPU-a", "GPU-b", "MIG-c"].map(str::to_owned);
         let exact = merged(&names, 3);
         assert!(has(&exact, "GPU-b") && !has(&exact, "GPU-d"));
-        assert_eq!((exact.names(), exact.mig_names()), (3, 1));
+        assert_eq!((exact.names(), exact.partition_names()), (3, 1));
         let full = merged(&names, 2);
         assert!(has(&full, "GPU-d"), "which names were left out is not known");
         let (mut leases, mut room) = (MergedLeases::default(), 2);

@@ -11,6 +11,7 @@ use crate::holder::HolderScan;
 use crate::host::Host;
 use crate::id::{DeviceId, Pid, ProcessKey};
 use crate::inventory::{Inventory, ask};
+use crate::memory_figures::add_host_memory;
 use crate::process::{ProcessDetail, ProcessInfo, shared};
 use crate::snapshot::{DRIVER_OVERHEAD, DeviceState, Process, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -175,7 +176,7 @@ fn query_devices(
     groups: Groups,
 ) -> Snapshot {
     let taken_at = clock.wall();
-    let inventory = look_at_devices(backend, host, groups);
+    let inventory = take_inventory(backend, host, groups);
     begin(backend, host, host.hostname(), taken_at, inventory)
 }
 
@@ -206,8 +207,9 @@ pub(crate) fn begin(
 
 /// Reads only the devices, once. A device that could not identify itself gets the identifiers that
 /// the kernel module lists.
-pub fn look_at_devices(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups) -> Inventory {
-    let mut inventory = backend.look(groups);
+pub fn take_inventory(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups) -> Inventory {
+    let mut inventory = backend.inventory(groups);
+    add_host_memory(&mut inventory, host);
     clear_duplicate_ids(&mut inventory.devices);
     if inventory.devices.iter().any(|device| device.info.is_unknown()) {
         name(&mut inventory.devices, ask(|| host.driver_devices()).unwrap_or_default());

@@ -20,7 +20,7 @@ use crate::holder::{Holder, HolderScan};
 use crate::host::Host;
 use crate::id::{DeviceId, Pid};
 use crate::inventory::{Inventory, ask};
-use crate::observe::{Answers, Observation, begin, complete, look_at_devices};
+use crate::observe::{Answers, Observation, begin, complete, take_inventory};
 use crate::process::{ProcessDetail, ProcessInfo, shared};
 use crate::snapshot::{DRIVER_OVERHEAD, DeviceState, Snapshot};
 use crate::units::Bytes;
@@ -54,6 +54,8 @@ pub struct Observer {
     /// The details of the devices, and when they were queried, if they are wanted rarely.
     details: Option<(Vec<(DeviceId, Details)>, Duration)>,
     are_details_rare: bool,
+    /// The groups that every snapshot reads even so.
+    always: Groups,
     /// The hostname, and when it was read.
     hostname: Option<(Reading<String>, Duration)>,
     /// The processes of the last snapshot, and when each was read whole.
@@ -98,6 +100,11 @@ impl Observer {
     #[must_use]
     pub fn with_rare_details(self) -> Self {
         Observer { are_details_rare: true, ..self }
+    }
+
+    /// Sets the groups that every further snapshot reads, even if details are queried rarely.
+    pub fn read_always(&mut self, groups: Groups) {
+        self.always = groups;
     }
 
     /// Takes a snapshot like [`observe_in_detail`](crate::observe_in_detail), but the holders may
@@ -147,18 +154,20 @@ impl Observer {
     ) -> Inventory {
         let inventory = match self.details.take().filter(|_| self.are_details_rare) {
             Some((known, at)) if clock.monotonic().saturating_sub(at) < RARELY => {
-                let mut inventory = look_at_devices(backend, host, Groups::NONE);
+                let mut inventory = take_inventory(backend, host, self.always);
                 if with_details(&mut inventory.devices, &known) {
                     self.details = Some((known, at));
                 } else {
-                    inventory = look_at_devices(backend, host, groups);
+                    inventory = take_inventory(backend, host, groups.and(self.always));
                 }
                 inventory
             }
-            _ => look_at_devices(backend, host, groups),
+            _ => take_inventory(backend, host, groups.and(self.always)),
         };
         if self.are_details_rare && self.details.is_none() {
-            let known = |device: &DeviceState| (device.id().clone(), device.details.clone());
+            let rare = |details: DeviceDetails| details.only(groups);
+            let known =
+                |device: &DeviceState| (device.id().clone(), device.details.clone().map(rare));
             let known = inventory.devices.iter().map(known).collect();
             self.details = Some((known, clock.monotonic()));
         }
@@ -252,14 +261,20 @@ impl Observer {
     }
 }
 
-/// Adds the previous details to the devices that answer. Returns whether they are the same devices.
+/// Adds the previous details to those of the devices that answer. Returns whether they are the same
+/// devices.
 fn with_details(devices: &mut [DeviceState], known: &[(DeviceId, Details)]) -> bool {
     let are_same = devices.len() == known.len()
         && devices.iter().zip(known).all(|(device, (id, _))| device.id() == id);
     for (device, (_, details)) in devices.iter_mut().zip(known).filter(|_| are_same) {
-        device.details = match &device.sample {
-            Ok(_) => details.clone(),
-            Err(fault) => Err(fault.clone()),
+        device.details = match (&device.sample, &device.details, details) {
+            (Err(fault), ..) | (_, Err(fault), _) => Err(fault.clone()),
+            (.., Err(fault)) => Err(fault.clone()),
+            (_, Ok(new), Ok(known)) => {
+                let mut details = known.clone();
+                details.overlay(new);
+                Ok(details)
+            }
         };
     }
     are_same

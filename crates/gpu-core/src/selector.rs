@@ -2,7 +2,7 @@
 
 use crate::id::{DeviceId, DeviceUuid, PciBusId};
 use crate::snapshot::DeviceState;
-use crate::visible::{Numbering, VisibleList};
+use crate::visible::cuda::{Numbering, VisibleList};
 use std::fmt;
 use std::str::FromStr;
 
@@ -192,7 +192,7 @@ pub fn part(devices: &[DeviceState], asked: &Selector) -> Result<Option<DeviceUu
     if let Some(uuid) = listed.ok().and_then(|listed| listed.uuids().into_iter().next()) {
         return Ok(Some(uuid));
     }
-    let parts = devices.iter().flat_map(|device| device.mig.iter().flatten());
+    let parts = devices.iter().flat_map(|device| device.partitions.iter().flatten());
     let uuids = parts.filter_map(|part| part.uuid.as_ref().ok());
     let begun: Vec<&DeviceUuid> = uuids.filter(|uuid| uuid.0.starts_with(name)).collect();
     match begun[..] {
@@ -256,7 +256,7 @@ mod tests {
         let fault = crate::Fault { kind: crate::ErrorKind::TimedOut, text: String::new() };
         let mut device = DeviceState::unanswered(info, crate::Groups::NONE, &fault);
         let absent = Err(crate::Absent::NotRecorded);
-        let mig = |uuid: &str, gpu_instance| crate::MigInstance {
+        let mig = |uuid: &str, gpu_instance| crate::Partition {
             index: gpu_instance,
             uuid: Ok(DeviceUuid(uuid.into())),
             profile: Err(crate::Absent::NotRecorded),
@@ -264,7 +264,7 @@ mod tests {
             compute_instance: Some(0),
             memory: crate::MemoryInfo { total: absent, used: absent, reserved: absent },
         };
-        device.mig = Ok(vec![mig("MIG-41a7-b2", 6), mig("MIG-41a7", 7), mig("MIG-41b8", 8)]);
+        device.partitions = Ok(vec![mig("MIG-41a7-b2", 6), mig("MIG-41a7", 7), mig("MIG-41b8", 8)]);
         let part = |name: &str| {
             let found = super::part(std::slice::from_ref(&device), &name.parse().unwrap());
             found.map(|found| found.map(|uuid| uuid.0))

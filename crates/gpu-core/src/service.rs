@@ -4,6 +4,9 @@
 /// zero).
 const KERNEL_NAME: usize = 15;
 
+/// The name that the kernel keeps of `nvidia-cuda-mps-control` and `nvidia-cuda-mps-server`.
+const MPS: &str = "nvidia-cuda-mps";
+
 /// The first ordinary UID (`UID_MIN` of login.defs).
 pub const FIRST_USER: u32 = 1000;
 
@@ -22,7 +25,7 @@ impl SystemService {
     pub fn named(name: &str) -> Option<Self> {
         match kernel_name(name) {
             "nvidia-persiste" // nvidia-persistenced
-            | "nvidia-cuda-mps" // nvidia-cuda-mps-control and -server
+            | MPS
             | "nv-hostengine" // DCGM
             | "dcgm-exporter"
             | "nv-fabricmanage" // nv-fabricmanager
@@ -134,6 +137,11 @@ pub fn is_login_program(name: &str) -> bool {
             | "gdm-session-wor" // gdm-session-worker
             | "sddm-helper"
     )
+}
+
+/// Returns whether a name is that of MPS's control daemon or server. A name is no evidence.
+pub fn is_mps_program(name: &str) -> bool {
+    kernel_name(name) == MPS
 }
 
 /// Returns the part of a name that the kernel keeps: its first 15 bytes.

@@ -4,13 +4,16 @@ use crate::absent::{Absent, Reading};
 use crate::clock::Timestamp;
 use crate::details::DeviceDetails;
 use crate::device::{
-    DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, MigInstance,
+    DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, Partition,
 };
+use crate::driver_error::{DriverError, DriverErrorCode};
 use crate::driver_message::DriverMessage;
 use crate::error::{ErrorKind, Fault};
 use crate::file::DeviceFile;
 use crate::holder::{Holder, UnreadProcess, Unreadable};
 use crate::id::{DeviceId, Pid};
+use crate::kernel_driver::KernelDriver;
+use crate::memory_source::MemorySource;
 use crate::process::ProcessInfo;
 use crate::units::Bytes;
 use std::collections::BTreeMap;
@@ -68,8 +71,9 @@ pub struct DeviceState {
     pub sample: Result<DeviceSample, Fault>,
     /// The processes that the driver lists on it, or why they could not be read. Empty is not absent.
     pub processes: Result<Vec<DeviceProcess>, Fault>,
-    /// Its MIG instances, none if MIG is off, or why they could not be read.
-    pub mig: Result<Vec<MigInstance>, Fault>,
+    /// Its partitions, none if it is not divided, or why they could not be read.
+    #[cfg_attr(feature = "serde", serde(rename = "mig"))]
+    pub partitions: Result<Vec<Partition>, Fault>,
     /// The requested groups of details, or why they could not be read.
     #[cfg_attr(feature = "serde", serde(default = "no_details", skip_serializing_if = "is_empty"))]
     pub details: Result<DeviceDetails, Fault>,
@@ -91,48 +95,51 @@ impl DeviceState {
         &self.info.id
     }
 
-    /// Returns its MIG devices as separate devices: each with its identifiers, its memory and the
+    /// Returns its partitions as separate devices: each with its identifiers, its memory and the
     /// processes that are or may be in it; all else is that of the whole device.
     ///
     /// If several compute instances share memory, the use by processes that are certainly in another
     /// instance is left out: it is neither used by this one nor free.
-    pub fn mig_devices(&self) -> impl Iterator<Item = DeviceState> {
-        self.mig.iter().flatten().map(|instance| self.mig_device(instance))
+    pub fn partitions_as_devices(&self) -> impl Iterator<Item = DeviceState> {
+        self.partitions.iter().flatten().map(|instance| self.as_device(instance))
     }
 
-    fn mig_device(&self, instance: &MigInstance) -> DeviceState {
+    /// Returns the partition of a GPU instance and a compute instance, or the only one of the GPU
+    /// instance if the compute instance is unknown.
+    pub fn partition(&self, gpu: Option<u32>, compute: Option<u32>) -> Option<&Partition> {
+        let is_it = |part: &&Partition| {
+            part.gpu_instance == gpu && (compute.is_none() || part.compute_instance == compute)
+        };
+        let mut found = self.partitions.iter().flatten().filter(|_| gpu.is_some()).filter(is_it);
+        found.next().filter(|_| found.next().is_none())
+    }
+
+    fn as_device(&self, instance: &Partition) -> DeviceState {
         let listed = self.processes.iter().flatten();
-        let beside = listed.filter(|process| {
+        let others = listed.filter(|process| {
             let is_in =
                 process.gpu_instance.is_some() && process.gpu_instance == instance.gpu_instance;
             is_in && !instance.may_have(process)
         });
-        let beside: Bytes = beside.filter_map(|process| process.memory.ok()).sum();
-        let less = |memory: Reading<Bytes>| memory.map(|memory| memory.saturating_sub(beside));
+        let others: Bytes = others.filter_map(|process| process.memory.ok()).sum();
+        let less = |memory: Reading<Bytes>| memory.map(|memory| memory.saturating_sub(others));
         let MemoryInfo { total, used, reserved } = instance.memory;
         let memory = MemoryInfo { total: less(total), used: less(used), reserved };
-        let sample = self.sample.as_ref().map(|sample| DeviceSample { memory, ..sample.clone() });
+        let sample = self.sample.as_ref().map(|sample| {
+            let source = MemorySource::of(sample.source.kind);
+            DeviceSample { memory, source, ..sample.clone() }
+        });
         let processes = self.processes.as_ref().map(|listed| {
             listed.iter().filter(|process| instance.may_have(process)).cloned().collect()
         });
         let id = DeviceId { uuid: instance.uuid.clone(), ..self.info.id.clone() };
         DeviceState {
-            info: DeviceInfo { id, mig_enabled: Ok(false), ..self.info.clone() },
+            info: DeviceInfo { id, partitioned: Ok(false), ..self.info.clone() },
             sample: sample.map_err(Clone::clone),
             processes: processes.map_err(Clone::clone),
-            mig: Ok(Vec::new()),
+            partitions: Ok(Vec::new()),
             details: self.details.clone(),
         }
-    }
-
-    /// Returns the used memory, or why it is unknown.
-    pub fn memory_used(&self) -> Reading<Bytes> {
-        self.sample.as_ref().map_err(|fault| fault.kind.absent())?.memory.used
-    }
-
-    /// Returns the total memory, or why it is unknown.
-    pub fn memory_total(&self) -> Reading<Bytes> {
-        self.sample.as_ref().map_err(|fault| fault.kind.absent())?.memory.total
     }
 
     /// Returns the memory that the listed processes use together; `None` if one of them has no
@@ -151,13 +158,6 @@ impl DeviceState {
         let graphics =
             self.info.display_active == Ok(true) || self.processes.iter().flatten().any(draws);
         Some(driver_reserve(self.memory_total().ok()?, graphics))
-    }
-
-    /// Returns the used memory that neither the listed processes nor the driver account for; `None`
-    /// if one of these figures is unknown.
-    pub fn memory_unlisted(&self) -> Option<Bytes> {
-        let rest = self.memory_used().ok()?.saturating_sub(self.memory_listed()?);
-        Some(if rest > self.driver_reserve()? { rest } else { Bytes(0) })
     }
 }
 
@@ -268,6 +268,19 @@ impl Snapshot {
         }
     }
 
+    /// Explains the driver's messages of a snapshot that was read from a record. A code that no driver
+    /// knows stands for itself.
+    pub fn explain(&mut self, drivers: &[Arc<dyn KernelDriver>]) {
+        for message in self.driver_messages.iter_mut().flatten() {
+            let known = drivers.iter().find_map(|driver| driver.explain(message));
+            message.error = known.unwrap_or_else(|| DriverError {
+                code: message.code.clone(),
+                name: message.code.to_string().chars().take(DriverErrorCode::MAX_NAME).collect(),
+                ..DriverError::default()
+            });
+        }
+    }
+
     /// Returns the data of a process.
     ///
     /// # Errors
@@ -303,11 +316,11 @@ impl Snapshot {
         id.node.is_ok() || is_pasted || self.files.iter().any(|file| file.opens(id))
     }
 
-    /// Returns the device that `id` identifies; for a MIG device the whole device.
+    /// Returns the device that `id` identifies; for a partition the whole device.
     pub fn device(&self, id: &DeviceId) -> Option<&DeviceState> {
-        let is_part = |mig: &MigInstance| mig.uuid.is_ok() && mig.uuid == id.uuid;
-        self.devices
-            .iter()
-            .find(|device| device.id().same_device(id) || device.mig.iter().flatten().any(is_part))
+        let is_part = |mig: &Partition| mig.uuid.is_ok() && mig.uuid == id.uuid;
+        self.devices.iter().find(|device| {
+            device.id().same_device(id) || device.partitions.iter().flatten().any(is_part)
+        })
     }
 }

@@ -118,8 +118,8 @@ pub(crate) unsafe fn release(device: sys::CUdevice) -> Result<(), DriverError> {
 /// `Machine(NoLibrary)` and `Field(TooOld)`.
 pub(crate) fn require(functions: &[&str]) -> Result<()> {
     if !is_present() {
-        let why = "the dynamic loader finds no libcuda.so or libcuda.so.1";
-        return Err(Error::new(MachineFault::NoLibrary, "load CUDA's driver").with_source(why));
+        let why = "the dynamic loader cannot find libcuda.so or libcuda.so.1";
+        return Err(Error::new(MachineFault::NoLibrary, "load the CUDA driver").with_source(why));
     }
     match functions.iter().find(|name| !has(name)) {
         Some(missing) => Err(too_old(missing)),
@@ -128,7 +128,7 @@ pub(crate) fn require(functions: &[&str]) -> Result<()> {
 }
 
 fn too_old(function: &str) -> Error {
-    Error::new(Absent::TooOld, format!("find {function} in CUDA's driver"))
+    Error::new(Absent::TooOld, format!("find {function} in the CUDA driver"))
 }
 
 /// Returns whether a driver is installed. A positive answer is cached, because the library stays

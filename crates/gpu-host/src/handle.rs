@@ -63,11 +63,11 @@ impl LinuxProcess {
 }
 
 impl ProcessHandle for LinuxProcess {
-    fn look(&self) -> Result<ProcessInfo> {
+    fn info(&self) -> Result<ProcessInfo> {
         let booted_at = self.context.booted_at();
         let info = process::read_known(&self.dir, booted_at, &self.context.users)
-            .map_err(self.failed("look at"))?;
-        self.still_lives("look at")?;
+            .map_err(self.failed("inspect"))?;
+        self.still_lives("inspect")?;
         Ok(info)
     }
 

@@ -100,8 +100,10 @@ impl Hook {
             return Ok(());
         }
         if self.waiting.len() >= WAITING {
-            let what =
-                format!("pass on {name}: {WAITING} events wait for '{}'", program.path.display());
+            let what = format!(
+                "deliver {name}: {WAITING} events are waiting for '{}'",
+                program.path.display()
+            );
             return Err(Error::new(ErrorKind::Again, what));
         }
         self.waiting.push_back(event);
@@ -143,7 +145,7 @@ impl Hook {
         let count = self.waiting.len();
         if count > 0 {
             self.waiting.clear();
-            let what = format!("pass on {count} events that still waited");
+            let what = format!("deliver {count} pending events");
             self.failures.push(Error::new(ErrorKind::Interrupted, what));
         }
     }
@@ -154,7 +156,7 @@ impl Hook {
         self.give_up();
         self.advance(now);
         let killed = self.running.iter_mut().filter(|running| running.until.is_some());
-        self.failures.extend(killed.map(|running| running.killed("before the end")));
+        self.failures.extend(killed.map(|running| running.killed("before the shutdown")));
         std::mem::take(&mut self.failures)
     }
 
@@ -221,7 +223,7 @@ impl Running {
     /// Kills the program, and returns that it did not end in time.
     fn killed(&mut self, time: &str) -> Error {
         self.kill();
-        let what = format!("pass on {} {time}", self.event);
+        let what = format!("deliver {} {time}", self.event);
         let why = format!("'{}' was still running and was killed", self.program.display());
         Error::new(ErrorKind::TimedOut, what).with_source(why)
     }
@@ -249,11 +251,11 @@ fn failure(program: &Path, event: &str, status: ExitStatus) -> Option<Error> {
     }
     let how = match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, Some(signal)) => format!("was terminated by signal {signal}"),
         (None, None) => "failed".to_owned(),
     };
     let why = format!("'{}' {how}", program.display());
-    Some(Error::new(ErrorKind::Io, format!("pass on {event}")).with_source(why))
+    Some(Error::new(ErrorKind::Io, format!("deliver {event}")).with_source(why))
 }
 
 #[cfg(test)]
@@ -412,12 +414,12 @@ mod tests {
         }
         hook.retire();
         let reported = hook.attend(Duration::ZERO)[0].fault().text;
-        assert!(reported.starts_with("pass on 2 events that still waited"), "{reported}");
+        assert!(reported.starts_with("deliver 2 pending events"), "{reported}");
         assert_eq!((hook.running.len(), hook.is_used()), (RUNNING, false));
         let reported = hook.end(Duration::ZERO);
         assert_eq!(reported.len(), RUNNING);
         let reported = reported[0].fault().text;
-        assert!(reported.starts_with("pass on 0 before the end: '"), "{reported}");
+        assert!(reported.starts_with("deliver 0 before the shutdown: '"), "{reported}");
         assert!(reported.ends_with("old' was still running and was killed"), "{reported}");
     }
 
@@ -428,7 +430,7 @@ mod tests {
         hook.start("raised ghost", Vec::new(), Duration::ZERO).unwrap();
         let failures = finish(&mut hook, Duration::ZERO);
         assert!(failures[0].ends_with("hook' exited with 3"), "{failures:?}");
-        assert!(failures[0].starts_with("pass on raised ghost: "), "{failures:?}");
+        assert!(failures[0].starts_with("deliver raised ghost: "), "{failures:?}");
         fs::write(dir.path().join("hook"), "#!/bin/sh\nsleep 1000\n").unwrap();
         for at in 0..RUNNING + WAITING {
             hook.start(&at.to_string(), Vec::new(), Duration::ZERO).unwrap();

@@ -11,13 +11,14 @@ use crate::roots::Roots;
 use crate::users::Users;
 use crate::walk::Walker;
 use crate::{
-    bpf, fault, file_activity, files, hidepid, inherited, kernel_log, parallel, process,
-    runtime_power,
+    bpf, driver, fault, file_activity, files, hidepid, inherited, kernel_log, load, meminfo,
+    parallel, process,
 };
 use gpu_core::{
     Absent, DeviceFile, DeviceFiles, DeviceId, DeviceInfo, DriverMessage, DriverView, Error,
-    FileActivity, HolderScan, KernelDriver, LeaseId, Origin, Pid, ProcessDetail, ProcessHandle,
-    ProcessInfo, ProcessKey, ProcessList, ProcessTable, Reading, Result, Unreadable,
+    FileActivity, HolderScan, HostLoad, HostMemory, KernelDriver, LeaseId, Origin, Pid,
+    ProcessDetail, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessTable, Reading,
+    Result, Unreadable,
 };
 use rustix::io::Errno;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -44,14 +45,13 @@ pub struct LinuxHost {
 }
 
 impl LinuxHost {
-    /// Returns the machine with these roots, where no driver's device files are known. Nothing is
-    /// read yet.
+    /// Returns the machine with these roots, where no driver is known. Nothing is read yet.
     pub fn new(roots: Roots) -> Self {
         LinuxHost::with_drivers(roots, Arc::new([]))
     }
 
-    /// Returns the machine with these roots and the device files of these drivers. Nothing is read
-    /// yet.
+    /// Returns the machine with these roots and the devices and device files of these drivers.
+    /// Nothing is read yet.
     pub fn with_drivers(roots: Roots, drivers: Arc<[Arc<dyn KernelDriver>]>) -> Self {
         let context = Arc::new(Context {
             roots,
@@ -107,6 +107,19 @@ impl ProcessTable for LinuxHost {
         if name.is_empty() { Err(Absent::NotFound) } else { Ok(name) }
     }
 
+    fn load(&self) -> HostLoad {
+        match ProcRoot::open(&self.context.roots.proc) {
+            Ok(root) => {
+                let memory = self.host_memory(None).map_err(|error| error.kind().absent());
+                load::read(
+                    &root,
+                    memory.map(|is| (is.total.saturating_sub(is.available), is.total)),
+                )
+            }
+            Err(error) => HostLoad::absent(fault::absent(error)),
+        }
+    }
+
     /// The first process identifies the `/proc`; if its namespace is closed to the caller, the
     /// caller's own is used.
     fn sees_host_pids(&self) -> Reading<bool> {
@@ -145,19 +158,19 @@ impl ProcessTable for LinuxHost {
             Err(_) => return pids.iter().map(|pid| self.process(*pid)).collect(),
         };
         let booted_at = self.context.booted.at(&root);
-        let places: Vec<u32> = (0..).take(pids.len()).collect();
-        let shares = parallel::over(Work::Files, &places, Vec::new, |own, place| {
-            let pid = pids[place as usize];
+        let indexes: Vec<u32> = (0..).take(pids.len()).collect();
+        let shares = parallel::over(Work::Files, &indexes, Vec::new, |own, index| {
+            let pid = pids[index as usize];
             let users = &self.context.users;
             let info = root.process(pid.0).and_then(|dir| match detail {
                 ProcessDetail::Whole => process::read(&dir, booted_at, users),
                 ProcessDetail::Outline => process::read_outline(&dir, booted_at, users, false),
                 ProcessDetail::WithJob => process::read_outline(&dir, booted_at, users, true),
             });
-            own.push((place, info.map_err(inspect(pid))));
+            own.push((index, info.map_err(inspect(pid))));
         });
         let mut all: Vec<_> = shares.into_iter().flatten().collect();
-        all.sort_unstable_by_key(|(place, _)| *place);
+        all.sort_unstable_by_key(|(index, _)| *index);
         all.into_iter().map(|(_, info)| info).collect()
     }
 
@@ -297,11 +310,17 @@ impl DeviceFiles for LinuxHost {
 
 impl DriverView for LinuxHost {
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
-        crate::driver::devices(&self.context.roots.proc)
+        let Context { roots, drivers, .. } = &*self.context;
+        driver::devices(&roots.proc, &roots.sys, drivers)
     }
 
     fn sleeping_devices(&self) -> Option<Vec<DeviceId>> {
-        runtime_power::sleeping(&self.context.roots.sys)
+        driver::sleeping(&self.context.roots.sys, &self.context.drivers)
+    }
+
+    fn host_memory(&self, node: Option<u32>) -> Result<HostMemory> {
+        let Context { roots, .. } = &*self.context;
+        meminfo::host_memory(&roots.proc, &roots.sys, node)
     }
 
     /// Reads `/dev/kmsg`, and so the messages of this boot that its buffer still has. Earlier ones

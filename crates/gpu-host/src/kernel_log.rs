@@ -57,7 +57,7 @@ fn read_within(
     let file = log(&path).map_err(|errno| denied(what(), errno))?;
     if !is_log(&file).map_err(|errno| fault::file(what(), errno))? {
         let other = Error::new(Absent::NotFound, what());
-        return Err(other.with_source("it is not the device of the kernel"));
+        return Err(other.with_source("it is not the kernel's device"));
     }
     let mut messages = VecDeque::new();
     let mut record = vec![0; RECORD];
@@ -168,7 +168,7 @@ fn unescaped(text: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{DriverMessageKind, Pid};
+    use gpu_core::Pid;
     use gpu_nvidia_driver::drivers;
     use proptest::prelude::*;
     use rustix::fs::CWD;
@@ -205,9 +205,8 @@ mod tests {
         let asleep = suspended().as_millis() as u64;
         let at: Vec<u64> = messages.iter().map(|m| m.at.0 - BOOTED.0 - asleep).collect();
         assert_eq!(at, [12_345, 13_000, 13_000]);
-        let kinds: Vec<_> = messages.iter().map(|message| message.kind).collect();
-        let xid = DriverMessageKind::Xid;
-        assert_eq!(kinds, [xid(79), DriverMessageKind::FallenOffBus, xid(43)]);
+        let codes: Vec<_> = messages.iter().map(|message| message.code.to_string()).collect();
+        assert_eq!(codes, ["xid-79", "fallen-off-bus", "xid-43"]);
         assert_eq!(messages[0].pid, Some(Pid(7)));
         assert_eq!(messages[2].process.as_deref(), Some("éx\\"));
     }
@@ -267,8 +266,8 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let messages = read_within(hour, dir.path(), BOOTED, &drivers()).unwrap();
         assert_eq!(messages.len(), MAX_MESSAGES);
-        let last = messages.last().unwrap().kind;
-        assert_eq!(last, DriverMessageKind::Xid(MAX_MESSAGES as u32 + 4));
+        let last = &messages.last().unwrap().code;
+        assert_eq!(last.number, Some(MAX_MESSAGES as u32 + 4));
     }
 
     #[test]

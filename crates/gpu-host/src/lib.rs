@@ -24,7 +24,7 @@
 //!
 //! // An opened process stays the same one, even if its PID is reused.
 //! let process = host.open(own)?;
-//! assert!(process.look()?.key.definitely_same(&holder.process));
+//! assert!(process.info()?.key.definitely_same(&holder.process));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -60,8 +60,10 @@ mod journal;
 mod kept_stats;
 mod kernel_log;
 mod limits;
+mod load;
 mod locks;
 mod maps;
+mod meminfo;
 mod namespace;
 pub mod output;
 mod parallel;
@@ -69,7 +71,6 @@ mod proc_dir;
 mod process;
 pub mod python;
 mod roots;
-mod runtime_power;
 pub mod supervise;
 mod syscall;
 mod terminals;
@@ -82,6 +83,7 @@ mod walk;
 mod workload;
 
 pub use clock::SystemClock;
+pub use driver::may_sleep;
 pub use files::resolve;
 pub use hidepid::hides_processes;
 pub use hook::Hook;
@@ -89,15 +91,14 @@ pub use host::LinuxHost;
 pub use inherited::renew_inherited;
 pub use journal::FileJournal;
 pub use limits::{ignore_file_size_signal, raise_open_file_limit};
-pub use locks::{FileLeaseStore, Place, SafeGpuFiles};
+pub use locks::{FileLeaseStore, LeaseLocation, SafeGpuFiles};
 pub use roots::Roots;
-pub use runtime_power::may_sleep;
 pub use syscall::{give_back_memory, share_heap};
 pub use terminals::Terminals;
 pub use tool::{Answer, Tool};
 pub use trusted_dir::{PathTrust, TrustedDir, is_own};
 pub use trusted_file::TrustedFile;
-pub use users::{has_account, user_name};
+pub use users::{has_account, user_label, user_name};
 
 /// The example of the README.
 #[cfg(doctest)]

@@ -4,7 +4,7 @@ use crate::executable;
 use crate::fault;
 use crate::proc_dir::{ProcDir, number};
 use crate::users::Users;
-use crate::workload::place;
+use crate::workload::find_workload;
 use gpu_core::{
     Absent, Bytes, Pid, ProcessInfo, ProcessKey, ProcessState, Reading, StartTime, SystemService,
     Timestamp, Uids, Workload,
@@ -204,7 +204,7 @@ pub(crate) fn read_parent(dir: &ProcDir) -> Result<u32> {
 
 /// The position of a process in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct TreeEntry {
     pub(crate) key: ProcessKey,
     /// Its parent's PID, zero if that is outside the namespace.
     pub(crate) parent: u32,
@@ -214,7 +214,7 @@ pub(crate) struct Place {
     pub(crate) has_ended: bool,
 }
 
-impl Place {
+impl TreeEntry {
     /// Returns the part that must not change while a tree is read: its identity, its parent, and
     /// whether it could have children.
     pub(crate) fn identity(&self) -> (ProcessKey, u32, bool) {
@@ -230,10 +230,10 @@ pub(crate) fn read_name(dir: &ProcDir, users: &Users) -> (Reading<String>, Readi
 }
 
 /// Reads the position of a process.
-pub(crate) fn read_place(dir: &ProcDir) -> Result<Place> {
+pub(crate) fn read_entry(dir: &ProcDir) -> Result<TreeEntry> {
     let stat = read_stat(dir)?;
     let state = state(stat.state);
-    Ok(Place {
+    Ok(TreeEntry {
         key: ProcessKey { pid: pid(stat.pid)?, start: Some(since_boot(&stat)) },
         parent: pid(stat.ppid)?.0,
         group: pid(stat.pgrp)?.0,
@@ -358,7 +358,7 @@ fn job(dir: &ProcDir) -> (Reading<String>, Option<Box<Workload>>) {
     };
     match read() {
         Ok(groups) => {
-            let (cgroup, workload) = place(&groups.0);
+            let (cgroup, workload) = find_workload(&groups.0);
             (cgroup, workload.map(Box::new))
         }
         Err(absent) => (Err(absent), None),

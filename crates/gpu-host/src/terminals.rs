@@ -11,7 +11,7 @@ use std::path::PathBuf;
 const MOST: usize = 4;
 
 /// The maximum number of terminals to check.
-const LOOKED_AT: usize = 4_096;
+const MAX_TERMINALS: usize = 4_096;
 
 /// The longest message in bytes. The queue of a terminal has room for more.
 const LONGEST: usize = 1_024;
@@ -35,7 +35,7 @@ impl Terminals {
     /// Writes a message to the terminals of a user who accepts messages (mesg(1)), and returns to
     /// how many. Control characters are escaped, and a terminal that does not take the message at
     /// once does not get it.
-    pub fn tell(&self, uid: u32, message: &str) -> usize {
+    pub fn write(&self, uid: u32, message: &str) -> usize {
         let mut found = self.of(uid);
         // The time of the last access is the time of the last key press.
         found.sort_by_key(|(stat, _)| std::cmp::Reverse(stat.st_atime));
@@ -52,7 +52,7 @@ impl Terminals {
                 continue;
             };
             let Ok(entries) = rustix::fs::Dir::read_from(&dir) else { continue };
-            for entry in entries.take(LOOKED_AT).flatten() {
+            for entry in entries.take(MAX_TERMINALS).flatten() {
                 let name = entry.file_name().to_bytes();
                 let number = name.strip_prefix(prefix.as_bytes()).unwrap_or_default();
                 if number.is_empty() || !number.iter().all(u8::is_ascii_digit) {
@@ -202,11 +202,11 @@ mod tests {
             skip("device nodes need root");
         }
         let owner = fs::metadata(at("8")).unwrap().uid();
-        assert_eq!(Terminals::new(dir.path()).tell(owner, "message"), 0);
+        assert_eq!(Terminals::new(dir.path()).write(owner, "message"), 0);
         for path in [at("8"), dir.path().join("target")] {
             assert_eq!(fs::read_to_string(path).unwrap(), "untouched");
         }
         assert_eq!(terminal.map(|(leader, _)| received(&leader)).unwrap_or_default(), "");
-        assert_eq!(Terminals::new(dir.path().join("none")).tell(owner, "message"), 0);
+        assert_eq!(Terminals::new(dir.path().join("none")).write(owner, "message"), 0);
     }
 }

@@ -47,6 +47,11 @@ impl Users {
     }
 }
 
+/// Returns the name of a user, or `user` and the UID.
+pub fn user_label(uid: u32) -> String {
+    user_name(uid).unwrap_or_else(|_| format!("user {uid}"))
+}
+
 /// Returns the name of a user; `NotFound` for a UID without one, and "several users" for the owner
 /// of their merged leases, which is not a UID ([`MergedLeases::SEVERAL_USERS`]).
 pub fn user_name(uid: u32) -> Reading<String> {

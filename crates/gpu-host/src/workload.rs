@@ -12,7 +12,7 @@ use procfs::ProcessCGroup;
 /// The version 2 path comes first, then `memory`, `pids` and the other hierarchies of version 1. On
 /// hosts with both versions a runtime may use either, so the first path that names a workload takes
 /// precedence over those that name none.
-pub(crate) fn place(cgroups: &[ProcessCGroup]) -> (Reading<String>, Option<Workload>) {
+pub(crate) fn find_workload(cgroups: &[ProcessCGroup]) -> (Reading<String>, Option<Workload>) {
     let rank = |group: &&ProcessCGroup| {
         let controls = |name: &str| group.controllers.iter().any(|controller| controller == name);
         match group.hierarchy {
@@ -305,16 +305,19 @@ mod tests {
         };
         let slurmd = group(0, &[], "/system.slice/slurmd.service");
         let job = group(4, &["memory"], "/slurm/uid_1/job_2/step_0");
-        let (path, found) = place(&[job, slurmd.clone()]);
+        let (path, found) = find_workload(&[job, slurmd.clone()]);
         assert_eq!(path.as_deref(), Ok("/slurm/uid_1/job_2/step_0"));
         assert_eq!(found.map(|workload| workload.id).as_deref(), Some("2"));
 
         let cpu = group(2, &["cpu"], "/cpu");
         let memory = group(3, &["memory"], "/memory");
-        assert_eq!(place(&[cpu.clone(), memory.clone(), slurmd.clone()]).0, Ok(slurmd.pathname));
+        assert_eq!(
+            find_workload(&[cpu.clone(), memory.clone(), slurmd.clone()]).0,
+            Ok(slurmd.pathname)
+        );
         let root = group(0, &[], "/");
-        assert_eq!(place(&[cpu, memory, root.clone()]).0.as_deref(), Ok("/memory"));
-        assert_eq!(place(&[root]).0.as_deref(), Ok("/"));
-        assert_eq!(place(&[]).0, Err(Absent::NotFound));
+        assert_eq!(find_workload(&[cpu, memory, root.clone()]).0.as_deref(), Ok("/memory"));
+        assert_eq!(find_workload(&[root]).0.as_deref(), Ok("/"));
+        assert_eq!(find_workload(&[]).0, Err(Absent::NotFound));
     }
 }

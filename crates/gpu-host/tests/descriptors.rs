@@ -5,7 +5,8 @@ use gpu_core::{
 };
 use gpu_host::supervise::DetachPipe;
 use gpu_host::{
-    FileJournal, FileLeaseStore, LinuxHost, PathTrust, Place, Roots, SafeGpuFiles, TrustedDir,
+    FileJournal, FileLeaseStore, LeaseLocation, LinuxHost, PathTrust, Roots, SafeGpuFiles,
+    TrustedDir,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,8 +17,11 @@ use std::time::Duration;
 fn no_open_file_is_inherited() {
     let dir = tempfile::tempdir().unwrap();
     let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
-    let store =
-        FileLeaseStore::new(Place::dir(dir.path()), SafeGpuFiles::below(dir.path()), roots.clone());
+    let store = FileLeaseStore::new(
+        LeaseLocation::dir(dir.path()),
+        SafeGpuFiles::below(dir.path()),
+        roots.clone(),
+    );
     let entry = || LeaseEntry {
         id: store.new_id().unwrap(),
         ticket: store.ticket().unwrap(),

@@ -9,7 +9,7 @@ use crate::sample::sample;
 use crate::session::{Opened, Session};
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
-    Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin, PeerAccess,
+    Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, Origin, Partition, PeerAccess,
     PeerCapability, Result, Topology,
 };
 use std::path::Path;
@@ -142,15 +142,15 @@ impl GpuBackend for Nvml {
     }
 
     fn sample(&self, device: &DeviceId) -> Result<DeviceSample> {
-        self.with_session(|nvml| sample(nvml.named(device)?))
+        self.with_session(|nvml| sample(nvml, nvml.named(device)?))
     }
 
     fn processes(&self, device: &DeviceId) -> Result<Vec<DeviceProcess>> {
         self.with_session(|nvml| nvml.processes(nvml.named(device)?))
     }
 
-    fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>> {
-        self.with_session(|nvml| nvml.mig_instances(nvml.named(device)?))
+    fn partitions(&self, device: &DeviceId) -> Result<Vec<Partition>> {
+        self.with_session(|nvml| nvml.partitions(nvml.named(device)?))
     }
 
     fn details(&self, device: &DeviceId, groups: Groups) -> Result<DeviceDetails> {
@@ -169,7 +169,7 @@ impl GpuBackend for Nvml {
         self.with_session(|nvml| nvml.events(wait))
     }
 
-    fn look(&self, groups: Groups) -> Inventory {
+    fn inventory(&self, groups: Groups) -> Inventory {
         let (driver, count) = self.begin_snapshot();
         inventory(driver, (0..count).map(|index| self.query_device(index, groups)).collect())
     }

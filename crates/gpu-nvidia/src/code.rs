@@ -83,6 +83,7 @@ impl Code {
     pub(crate) const IRQ_ISSUE: Code = Code(11);
     pub(crate) const LIBRARY_NOT_FOUND: Code = Code(12);
     pub(crate) const FUNCTION_NOT_FOUND: Code = Code(13);
+    pub(crate) const CORRUPTED_INFOROM: Code = Code(14);
     pub(crate) const GPU_IS_LOST: Code = Code(15);
     pub(crate) const RESET_REQUIRED: Code = Code(16);
     pub(crate) const OPERATING_SYSTEM: Code = Code(17);

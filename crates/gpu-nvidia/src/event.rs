@@ -116,9 +116,9 @@ fn kind(event: u64, data: u64) -> Option<DeviceEventKind> {
     const SINGLE_BIT: u64 = nvmlEventTypeSingleBitEccError as u64;
     const DOUBLE_BIT: u64 = nvmlEventTypeDoubleBitEccError as u64;
     match event {
-        XID => Some(DeviceEventKind::Xid(data)),
-        SINGLE_BIT => Some(DeviceEventKind::SingleBitEcc),
-        DOUBLE_BIT => Some(DeviceEventKind::DoubleBitEcc),
+        XID => Some(DeviceEventKind::Error(data)),
+        SINGLE_BIT => Some(DeviceEventKind::CorrectedMemoryError),
+        DOUBLE_BIT => Some(DeviceEventKind::UncorrectedMemoryError),
         // Not registered.
         _ => None,
     }
@@ -130,9 +130,9 @@ mod tests {
 
     #[test]
     fn event_kinds_are_decoded() {
-        assert_eq!(kind(8, 79), Some(DeviceEventKind::Xid(79)));
-        assert_eq!(kind(1, 0), Some(DeviceEventKind::SingleBitEcc));
-        assert_eq!(kind(2, 0), Some(DeviceEventKind::DoubleBitEcc));
+        assert_eq!(kind(8, 79), Some(DeviceEventKind::Error(79)));
+        assert_eq!(kind(1, 0), Some(DeviceEventKind::CorrectedMemoryError));
+        assert_eq!(kind(2, 0), Some(DeviceEventKind::UncorrectedMemoryError));
         assert_eq!(kind(4, 0), None);
         assert_eq!(WANTED, 11);
     }

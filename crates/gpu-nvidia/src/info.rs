@@ -1,6 +1,7 @@
 //! Device identification.
 
 use crate::session::{Opened, affects_all};
+use gpu_core::visible::cuda::CUDA;
 use gpu_core::{Absent, DeviceId, DeviceInfo, Error, MachineFault, PidNamespace, Reading, Result};
 
 impl Opened<'_> {
@@ -57,8 +58,9 @@ impl Opened<'_> {
             name,
             persistence,
             display_active,
-            mig_enabled: mig.map(|(now, _)| now),
+            partitioned: mig.map(|(now, _)| now),
             pid_namespace: PidNamespace::Initial,
+            visibility: CUDA,
         })
     }
 
@@ -74,8 +76,9 @@ impl Opened<'_> {
             name: Err(reason),
             persistence: Err(reason),
             display_active: Err(reason),
-            mig_enabled: Err(reason),
+            partitioned: Err(reason),
             pid_namespace: PidNamespace::Initial,
+            visibility: CUDA,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::code::Code;
 use crate::device::{Device, Handle};
 use crate::sample::memory;
 use crate::session::{Opened, reported};
-use gpu_core::{Absent, DeviceUuid, MigInstance, Reading, Result};
+use gpu_core::{Absent, DeviceUuid, Partition, Reading, Result};
 
 /// The maximum number of instances, larger than on any device.
 const MAX_INSTANCES: u32 = 64;
@@ -16,7 +16,7 @@ impl Opened<'_> {
     /// # Errors
     /// `Device` or `Machine` when a query returns such a code; `Field` if MIG is on but the
     /// instances cannot be read.
-    pub(crate) fn mig_instances(self, device: Device<'_>) -> Result<Vec<MigInstance>> {
+    pub(crate) fn partitions(self, device: Device<'_>) -> Result<Vec<Partition>> {
         if !self.mig_mode(device)?.is_ok_and(|(now, _)| now) {
             return Ok(Vec::new());
         }
@@ -45,12 +45,12 @@ impl Opened<'_> {
     }
 }
 
-fn instance(device: Device<'_>, index: u32) -> Result<MigInstance> {
+fn instance(device: Device<'_>, index: u32) -> Result<Partition> {
     let uuid = device.value("nvmlDeviceGetUUID", "for its UUID", |device| device.uuid())?;
     let name = device.value("nvmlDeviceGetName", "for its name", |device| device.name())?;
     let gpu = reading(device.gpu_instance())?;
     let compute = reading(device.compute_instance())?;
-    Ok(MigInstance {
+    Ok(Partition {
         index,
         uuid: uuid.and_then(reported).map(DeviceUuid),
         profile: name.and_then(|name| profile(&name)),

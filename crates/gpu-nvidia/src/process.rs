@@ -180,7 +180,7 @@ fn all_have_numbers(processes: &[DeviceProcess]) -> Result<()> {
         None => Ok(()),
         Some(process) => {
             let what =
-                format!("list the processes: the driver reports invalid PID {}", process.pid);
+                format!("list the processes: the driver reported invalid PID {}", process.pid);
             Err(Error::new(ErrorKind::Field(Absent::Implausible), what))
         }
     }

@@ -10,9 +10,10 @@ use crate::device::Device;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::{nvml_sym, nvml_try};
 use nvml_wrapper_sys::bindings::{
-    nvmlDevice_t, nvmlDeviceAddressingMode_t, nvmlEccSramErrorStatus_t, nvmlEventData_t,
-    nvmlEventSet_t, nvmlFieldValue_t, nvmlGpuFabricInfo_t, nvmlGpuFabricInfo_v2_t,
-    nvmlMarginTemperature_t, nvmlMemory_t, nvmlPciInfo_t, nvmlProcessInfo_v1_t,
+    nvmlC2cModeInfo_v1_t, nvmlDevice_t, nvmlDeviceAddressingMode_t, nvmlDramEncryptionInfo_t,
+    nvmlEccSramErrorStatus_t, nvmlEventData_t, nvmlEventSet_t, nvmlFieldValue_t,
+    nvmlGpuFabricInfo_t, nvmlGpuFabricInfo_v2_t, nvmlGpuFabricInfo_v3_t, nvmlMarginTemperature_t,
+    nvmlMemory_t, nvmlPciInfo_t, nvmlPciInfoExt_t, nvmlPlatformInfo_t, nvmlProcessInfo_v1_t,
     nvmlProcessInfo_v2_t, nvmlProcessUtilizationSample_t, nvmlRowRemapperHistogramValues_t,
 };
 use std::ffi::{c_int, c_uint};
@@ -46,10 +47,16 @@ macro_rules! data {
 }
 
 data! {
-    c_int c_uint u64 nvmlDevice_t nvmlDeviceAddressingMode_t nvmlEccSramErrorStatus_t
-    nvmlEventData_t nvmlFieldValue_t nvmlGpuFabricInfo_t nvmlGpuFabricInfo_v2_t
-    nvmlMarginTemperature_t nvmlMemory_t nvmlPciInfo_t nvmlProcessInfo_v1_t nvmlProcessInfo_v2_t nvmlProcessUtilizationSample_t
-    nvmlRowRemapperHistogramValues_t
+    c_int c_uint u64 nvmlC2cModeInfo_v1_t nvmlDevice_t nvmlDeviceAddressingMode_t
+    nvmlDramEncryptionInfo_t nvmlEccSramErrorStatus_t nvmlEventData_t nvmlFieldValue_t
+    nvmlGpuFabricInfo_t nvmlGpuFabricInfo_v2_t nvmlGpuFabricInfo_v3_t nvmlMarginTemperature_t
+    nvmlMemory_t nvmlPciInfo_t nvmlPciInfoExt_t nvmlPlatformInfo_t nvmlProcessInfo_v1_t
+    nvmlProcessInfo_v2_t nvmlProcessUtilizationSample_t nvmlRowRemapperHistogramValues_t
+}
+
+/// Returns the field `version` of a struct (`NVML_STRUCT_VERSION`).
+const fn version<T>(number: u32) -> u32 {
+    size_of::<T>() as u32 | number << 24
 }
 
 /// Calls a function of the machine.
@@ -96,6 +103,8 @@ fills! {
     /// nvml-wrapper lacks it.
     protected_memory: nvmlMemory_t = nvmlDeviceGetConfComputeProtectedMemoryUsage, "for its protected memory";
     /// nvml-wrapper lacks it.
+    c2c: nvmlC2cModeInfo_v1_t = nvmlDeviceGetC2cModeInfoV, "for its C2C mode";
+    /// nvml-wrapper lacks it.
     fabric: nvmlGpuFabricInfo_t = nvmlDeviceGetGpuFabricInfo, "for its fabric";
     /// nvml-wrapper has only the second version, which older drivers lack.
     memory_v1: nvmlMemory_t = nvmlDeviceGetMemoryInfo, "for its memory";
@@ -132,6 +141,13 @@ impl Device<'_> {
         Ok(share)
     }
 
+    /// nvml-wrapper has it for Windows only: the current driver model.
+    pub(crate) fn driver_model(&self) -> Answer<c_uint> {
+        let (mut current, mut pending) = (0, 0);
+        query!(self, nvmlDeviceGetDriverModel, "for its driver model", &mut current, &mut pending)?;
+        Ok(current)
+    }
+
     /// nvml-wrapper lacks it: the utilisation of the optical flow accelerator.
     pub(crate) fn optical_flow(&self) -> Answer<c_uint> {
         let (mut share, mut period) = (0, 0);
@@ -147,16 +163,15 @@ impl Device<'_> {
 
     /// nvml-wrapper lacks it.
     pub(crate) fn addressing_mode(&self) -> Answer<nvmlDeviceAddressingMode_t> {
-        let version = size_of::<nvmlDeviceAddressingMode_t>() as u32 | 1 << 24;
+        let version = version::<nvmlDeviceAddressingMode_t>(1);
         let mut mode = nvmlDeviceAddressingMode_t { version, ..Data::zeroed() };
         query!(self, nvmlDeviceGetAddressingMode, "for its addressing mode", &mut mode)?;
         Ok(mode)
     }
 
-    /// nvml-wrapper lacks it. The second version has the health of the links; so does the third,
-    /// but fewer drivers support it.
+    /// nvml-wrapper lacks it. The second version adds the health conditions.
     pub(crate) fn fabric_v2(&self) -> Answer<nvmlGpuFabricInfo_v2_t> {
-        let version = size_of::<nvmlGpuFabricInfo_v2_t>() as u32 | 2 << 24;
+        let version = version::<nvmlGpuFabricInfo_v2_t>(2);
         let mut fabric = nvmlGpuFabricInfo_v2_t { version, ..Data::zeroed() };
         // The version selects the struct that the driver fills in; the bindings have only the
         // newest one.
@@ -165,9 +180,61 @@ impl Device<'_> {
         Ok(fabric)
     }
 
+    /// nvml-wrapper lacks it. The third version adds the overall health.
+    pub(crate) fn fabric_v3(&self) -> Answer<nvmlGpuFabricInfo_v3_t> {
+        let version = version::<nvmlGpuFabricInfo_v3_t>(3);
+        let mut fabric = nvmlGpuFabricInfo_v3_t { version, ..Data::zeroed() };
+        query!(self, nvmlDeviceGetGpuFabricInfoV, "for its fabric", &mut fabric)?;
+        Ok(fabric)
+    }
+
+    /// nvml-wrapper lacks it.
+    pub(crate) fn platform(&self) -> Answer<nvmlPlatformInfo_t> {
+        let version = version::<nvmlPlatformInfo_t>(2);
+        let mut platform = nvmlPlatformInfo_t { version, ..Data::zeroed() };
+        query!(self, nvmlDeviceGetPlatformInfo, "for its platform", &mut platform)?;
+        Ok(platform)
+    }
+
+    /// nvml-wrapper lacks it: the PCI address with the class of the device.
+    pub(crate) fn pci_class(&self) -> Answer<nvmlPciInfoExt_t> {
+        let version = version::<nvmlPciInfoExt_t>(1);
+        let mut pci = nvmlPciInfoExt_t { version, ..Data::zeroed() };
+        query!(self, nvmlDeviceGetPciInfoExt, "for its PCI class", &mut pci)?;
+        Ok(pci)
+    }
+
+    /// nvml-wrapper lacks it: whether the memory is encrypted now, and after the next reboot.
+    pub(crate) fn memory_encryption(&self) -> Answer<[c_uint; 2]> {
+        let version = version::<nvmlDramEncryptionInfo_t>(1);
+        let mut now = nvmlDramEncryptionInfo_t { version, ..Data::zeroed() };
+        let mut pending = now;
+        query!(
+            self,
+            nvmlDeviceGetDramEncryptionMode,
+            "for its memory encryption",
+            &mut now,
+            &mut pending
+        )?;
+        Ok([now.encryptionState, pending.encryptionState])
+    }
+
+    /// nvml-wrapper lacks the newer capabilities.
+    pub(crate) fn virtual_gpu_capability(&self, which: c_uint) -> Answer<c_uint> {
+        let mut can = 0;
+        let answer = query!(
+            self,
+            nvmlDeviceGetVgpuCapabilities,
+            "for its vGPU capabilities",
+            which,
+            &mut can
+        );
+        answer.map(|()| can)
+    }
+
     /// nvml-wrapper lacks it: the difference to the temperature at which the clocks are reduced.
     pub(crate) fn margin(&self) -> Answer<c_int> {
-        let version = size_of::<nvmlMarginTemperature_t>() as u32 | 1 << 24;
+        let version = version::<nvmlMarginTemperature_t>(1);
         let mut margin = nvmlMarginTemperature_t { version, ..Data::zeroed() };
         let answer =
             query!(self, nvmlDeviceGetMarginTemperature, "for its temperature margin", &mut margin);
@@ -199,26 +266,25 @@ impl Device<'_> {
 
     /// nvml-wrapper lacks it: the errors of the SRAM.
     pub(crate) fn sram_errors(&self) -> Answer<nvmlEccSramErrorStatus_t> {
-        let version = size_of::<nvmlEccSramErrorStatus_t>() as u32 | 1 << 24;
+        let version = version::<nvmlEccSramErrorStatus_t>(1);
         let mut errors = nvmlEccSramErrorStatus_t { version, ..Data::zeroed() };
         query!(self, nvmlDeviceGetSramEccErrorStatus, "for the errors of its SRAM", &mut errors)?;
         Ok(errors)
     }
 
-    /// nvml-wrapper reads the addresses of all pages, through a second version that older drivers
-    /// lack. Only the number is needed: without a buffer, the driver returns it, with
-    /// `INSUFFICIENT_SIZE` if it is not zero.
-    pub(crate) fn retired_pages(&self, cause: c_uint) -> (c_uint, Answer<()>) {
-        let mut count = 0;
-        let answer = query!(
-            self,
-            nvmlDeviceGetRetiredPages,
-            "for its retired pages",
-            cause,
-            &mut count,
-            null_mut()
-        );
-        (count, answer)
+    /// nvml-wrapper has only the second version, which older drivers lack: the addresses of retired
+    /// pages.
+    pub(crate) fn retired_pages(&self, cause: c_uint) -> Answer<Vec<u64>> {
+        grow(|buffer: &mut [u64], length| {
+            query!(
+                self,
+                nvmlDeviceGetRetiredPages,
+                "for its retired pages",
+                cause,
+                length,
+                buffer.as_mut_ptr()
+            )
+        })
     }
 
     /// nvml-wrapper truncates an unsigned long, lacks signed int and unsigned short, and reports an

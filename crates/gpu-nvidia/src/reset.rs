@@ -74,7 +74,7 @@ impl Resetter {
             return Ok(());
         }
         let words = if words.is_empty() {
-            format!("nvidia-smi printed nothing ({status})")
+            format!("nvidia-smi exited without output ({status})")
         } else {
             format!("nvidia-smi printed: {words}")
         };

@@ -10,6 +10,7 @@ use gpu_core::{
     Result,
 };
 use nvml_wrapper::Nvml;
+use nvml_wrapper::enum_wrappers::device::GpuVirtualizationMode;
 use nvml_wrapper_sys::bindings::nvmlPciInfo_t;
 use std::ffi::OsStr;
 use std::sync::{Mutex, OnceLock};
@@ -34,6 +35,9 @@ struct Entry {
     name: OnceLock<Reading<String>>,
     node: OnceLock<Reading<FileId>>,
     pci: OnceLock<Reading<nvmlPciInfo_t>>,
+    numa_node: OnceLock<Reading<u32>>,
+    virtualization: OnceLock<Reading<GpuVirtualizationMode>>,
+    capability: OnceLock<Reading<(u32, u32)>>,
     /// Why the device has no MIG mode.
     no_mig: OnceLock<Absent>,
 }
@@ -229,6 +233,45 @@ impl<'a> Opened<'a> {
     /// Returns a device's PCI address.
     pub(crate) fn bus(self, device: Device<'_>) -> Result<Reading<PciBusId>> {
         Ok(self.pci(device)?.and_then(|pci| bus_id(&pci)))
+    }
+
+    /// Returns the NUMA node that a device's memory forms; most devices have none.
+    pub(crate) fn numa_node(self, device: Device<'_>) -> Result<Reading<u32>> {
+        once(&self.entry(device.index)?.numa_node, || {
+            device.value("nvmlDeviceGetNumaNodeId", "for its NUMA node", |device| {
+                device.numa_node_id()
+            })
+        })
+    }
+
+    /// Returns the virtualization mode of a device; `NotFound` for a mode that this program does
+    /// not know.
+    pub(crate) fn virtualization(
+        self,
+        device: Device<'_>,
+    ) -> Result<Reading<GpuVirtualizationMode>> {
+        const FUNCTION: &str = "nvmlDeviceGetVirtualizationMode";
+        once(&self.entry(device.index)?.virtualization, || {
+            let mode = device.query(FUNCTION, "for its virtualization mode", |device| {
+                device.virtualization_mode()
+            });
+            match mode {
+                Err(failure) if failure.is_unknown_value() => Ok(Err(Absent::NotFound)),
+                answer => reading(answer),
+            }
+        })
+    }
+
+    /// Returns a device's compute capability, major and minor.
+    pub(crate) fn capability(self, device: Device<'_>) -> Result<Reading<(u32, u32)>> {
+        const FUNCTION: &str = "nvmlDeviceGetCudaComputeCapability";
+        once(&self.entry(device.index)?.capability, || {
+            let capability = device.value(FUNCTION, "for its compute capability", |device| {
+                device.cuda_compute_capability()
+            })?;
+            let number = |part| u32::try_from(part).map_err(|_| Absent::Implausible);
+            Ok(capability.and_then(|both| Ok((number(both.major)?, number(both.minor)?))))
+        })
     }
 
     /// Returns whether MIG is on, now and after the next reset.

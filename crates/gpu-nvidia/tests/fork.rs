@@ -19,7 +19,7 @@ fn backend(library: &Path, deadline: Duration) -> NvmlChild {
 }
 
 fn fault(backend: &NvmlChild) -> Fault {
-    backend.look(Groups::NONE).driver.unwrap_err()
+    backend.inventory(Groups::NONE).driver.unwrap_err()
 }
 
 fn children() -> Vec<u32> {

@@ -4,10 +4,13 @@ use crate::device_entry::set;
 use crate::empty::{empty, viewer};
 use crate::file::{DriverEntry, GpuEntry, MachineFile};
 use crate::import::{UPTIME, machine_from_snapshot};
-use crate::machine::{Device, Machine, device_file, drivers};
-use crate::place::{Place, date};
+use crate::machine::{Device, HostShare, Machine, device_file, drivers};
+use crate::toml_source::{TomlSource, date};
 use crate::{details, device_entry, driver_log, process_entry, product, script, topology};
-use gpu_core::{Absent, Bytes, DeviceFile, Error, Fault, FileRole, Result, Snapshot, Timestamp};
+use gpu_core::{
+    Absent, Bytes, DeviceFile, Error, Fault, FileRole, MemoryKind, Result, Snapshot, Timestamp,
+};
+use gpu_nvidia_driver::memory_kind;
 use std::collections::BTreeSet;
 
 /// Returns the machine in `base`, from the recordings, with the additions and corrections of the
@@ -21,13 +24,13 @@ pub(crate) fn assemble(
     mut file: MachineFile,
     base: Option<&Snapshot>,
 ) -> Result<Machine> {
-    let place = Place(text);
-    file.gpus = device_entry::one_by_one(place, file.gpus)?;
+    let source = TomlSource(text);
+    file.gpus = device_entry::one_by_one(source, file.gpus)?;
     let mut machine = base.map_or_else(|| empty(name), |base| machine_from_snapshot(name, base));
     machine.description = file.description.clone();
-    machine.clock = date(place, "clock", &file.clock)?;
+    machine.clock = date(source, "clock", &file.clock)?;
     machine.booted = match &file.booted {
-        Some(booted) => date(place, "booted", booted)?,
+        Some(booted) => date(source, "booted", booted)?,
         None => Timestamp(machine.clock.0.saturating_sub(UPTIME.as_millis() as u64)),
     };
     // The holders are known now, whether a recording shows them or not.
@@ -36,12 +39,24 @@ pub(crate) fn assemble(
     overlay_driver(&mut machine, &file.driver);
     let recorded: BTreeSet<u32> = machine.devices.iter().map(|d| d.info.id.index).collect();
     for entry in &file.gpus {
-        device_entry::overlay(&mut machine.devices, place, entry)?;
+        device_entry::overlay(&mut machine.devices, source, entry)?;
     }
-    apply_details(&mut machine.devices, place, &file, &recorded)?;
+    apply_details(&mut machine.devices, source, &file, &recorded)?;
+    for device in &mut machine.devices {
+        let index = device.info.id.index;
+        let mut entries = file.gpus.iter().filter(|entry| *entry.index.get_ref() == index);
+        let described = entries.find_map(|entry| entry.memory_kind);
+        device.kind = described.unwrap_or_else(|| kind_by_name(device));
+    }
     machine.devices.sort_by_key(|device| device.info.id.index);
-    if let Some(topology) = topology::read(place, &file, machine.devices.len())? {
+    if let Some(topology) = topology::read(source, &file, machine.devices.len())? {
         machine.topology = Ok(topology);
+    }
+    for entry in &file.host_memory {
+        let kib = |kib: u64| Bytes(kib.saturating_mul(1024));
+        let (total, cache) = (kib(entry.total_kib), kib(entry.cache_kib));
+        let share = HostShare { total, cache, other: kib(entry.other_kib) };
+        machine.host_memory.insert(entry.node, share);
     }
     for device in &mut machine.devices {
         device_entry::complete(device, name);
@@ -50,9 +65,9 @@ pub(crate) fn assemble(
     for (i, entry) in file.processes.iter().enumerate() {
         let pid = *entry.pid.get_ref();
         if file.processes.iter().take(i).any(|earlier| *earlier.pid.get_ref() == pid) {
-            return Err(process_entry::error(place, entry, "is defined twice"));
+            return Err(process_entry::error(source, entry, "is defined twice"));
         }
-        process_entry::overlay(&mut machine, place, entry)?;
+        process_entry::overlay(&mut machine, source, entry)?;
     }
     let users = process_entry::users(&machine, &file.events);
     machine.viewer = viewer(file.viewer, &users);
@@ -60,8 +75,9 @@ pub(crate) fn assemble(
     machine.processes.sort_by_key(|process| process.pid());
     if let Some(process) = machine.processes.iter().find(|p| p.hidden == Some(Absent::NotRecorded))
     {
-        let what = format!("process {} has no name, here or in a recording", process.pid());
-        return Err(place.error(None, &what));
+        let what =
+            format!("process {} has no name, neither here nor in a recording", process.pid());
+        return Err(source.error(None, &what));
     }
     let (clock, booted) = (machine.clock, machine.booted);
     let devices = machine.devices.clone();
@@ -71,18 +87,26 @@ pub(crate) fn assemble(
     let mut messages = machine.driver_messages.unwrap_or_default();
     machine.driver_messages = Ok(Vec::new());
     for entry in &file.driver_messages {
-        messages.push(driver_log::message(&machine, place, entry)?);
+        messages.push(driver_log::message(&machine, source, entry)?);
     }
     messages.sort_by_key(|message| message.at);
     machine.driver_messages = Ok(messages);
     for entry in &file.events {
-        machine.events.push(script::scheduled(&machine, &users, place, entry)?);
+        machine.events.push(script::scheduled(&machine, &users, source, entry)?);
     }
     machine.files = device_files(&machine, file.device_files);
-    check_processes(&machine, place)?;
-    check_files(&machine, place)?;
-    check_memory(&machine, place, &file.gpus, base)?;
+    check_processes(&machine, source)?;
+    check_files(&machine, source)?;
+    check_memory(&machine, source, &file.gpus, base)?;
     Ok(machine)
+}
+
+/// Returns the kind of memory that a driver would report for a device without a description of it.
+fn kind_by_name(device: &Device) -> MemoryKind {
+    let product = device.details.product.as_ref();
+    let capability = product.and_then(|product| product.compute_capability.ok());
+    let total = device.total.map_err(|_| Absent::NotSupported);
+    memory_kind(device.info.name.as_deref().ok(), capability, total)
 }
 
 fn overlay_driver(machine: &mut Machine, entry: &DriverEntry) {
@@ -96,18 +120,18 @@ fn overlay_driver(machine: &mut Machine, entry: &DriverEntry) {
     }
     if let Some(fault) = entry.fault {
         machine.driver =
-            Err(Fault { kind: fault.into(), text: "ask the driver for its version".to_owned() });
+            Err(Fault { kind: fault.into(), text: "query the driver version".to_owned() });
     }
 }
 
 /// Applies the details of each device's product and of its own entry.
 fn apply_details(
     devices: &mut [Device],
-    place: Place<'_>,
+    source: TomlSource<'_>,
     file: &MachineFile,
     recorded: &BTreeSet<u32>,
 ) -> Result<()> {
-    product::check(devices, &file.products, place)?;
+    product::check(devices, &file.products, source)?;
     for device in devices {
         let index = device.info.id.index;
         let recorded = recorded.contains(&index);
@@ -122,7 +146,7 @@ fn apply_details(
         }
         if let Some(what) = details::contradiction(device) {
             let span = entry.map(|entry| entry.index.span());
-            return Err(place.error(span, &format!("{}: {what}", device.info.id)));
+            return Err(source.error(span, &format!("{}: {what}", device.info.id)));
         }
     }
     Ok(())
@@ -142,10 +166,10 @@ fn device_files(machine: &Machine, listed: Option<Vec<String>>) -> Vec<DeviceFil
     files
 }
 
-fn check_processes(machine: &Machine, place: Place<'_>) -> Result<()> {
+fn check_processes(machine: &Machine, source: TomlSource<'_>) -> Result<()> {
     for (i, process) in machine.processes.iter().enumerate() {
         let complain =
-            |what: &str| Err(place.error(None, &format!("process {} {what}", process.pid())));
+            |what: &str| Err(source.error(None, &format!("process {} {what}", process.pid())));
         let others = machine.processes.iter().skip(i + 1);
         if process.namespace.is_some()
             && others.into_iter().any(|other| other.namespace == process.namespace)
@@ -153,7 +177,7 @@ fn check_processes(machine: &Machine, place: Place<'_>) -> Result<()> {
             complain("shares its namespace PID with another process")?;
         }
         if !process.info.started_at.is_ok_and(|at| at >= machine.booted && at <= machine.clock) {
-            complain("starts before the machine or after its clock")?;
+            complain("starts before the boot of the machine or after its clock")?;
         }
         let has = !process.holdings.is_empty() || !process.files.is_empty();
         if has && process.has_ended() && process.hidden.is_none() {
@@ -163,16 +187,16 @@ fn check_processes(machine: &Machine, place: Place<'_>) -> Result<()> {
     Ok(())
 }
 
-fn check_files(machine: &Machine, place: Place<'_>) -> Result<()> {
+fn check_files(machine: &Machine, source: TomlSource<'_>) -> Result<()> {
     for process in machine.ever_has() {
         for held in process.files.iter() {
             if !machine.files.iter().any(|file| file.path == held.path) {
                 let what = format!(
-                    "process {} has '{}', which is not a device file of this machine",
+                    "process {} has '{}' open, which is not a device file of this machine",
                     process.pid(),
                     held.path
                 );
-                return Err(place.error(None, &what));
+                return Err(source.error(None, &what));
             }
         }
     }
@@ -181,7 +205,7 @@ fn check_files(machine: &Machine, place: Place<'_>) -> Result<()> {
 
 fn check_memory(
     machine: &Machine,
-    place: Place<'_>,
+    source: TomlSource<'_>,
     entries: &[GpuEntry],
     base: Option<&Snapshot>,
 ) -> Result<()> {
@@ -194,17 +218,21 @@ fn check_memory(
             .filter(|holding| holding.device == id.index)
             .map(|holding| holding.memory)
             .sum();
-        let used = device.reserve + device.leaked + held;
+        let used = device.reserve + device.leaked + held + machine.host_use(device);
         let span = entries.iter().find(|entry| *entry.index.get_ref() == id.index);
         let complain = |what: String| -> Result<()> {
-            Err(place.error(span.map(|entry| entry.index.span()), &what))
+            Err(source.error(span.map(|entry| entry.index.span()), &what))
         };
-        if device.total.is_ok_and(|total| used + device.reserved.unwrap_or_default() > total) {
-            complain(format!("{id} has less memory than is used, {used}"))?;
+        if device.kind != MemoryKind::CarveOut
+            && device.total.is_ok_and(|total| used + device.reserved.unwrap_or_default() > total)
+        {
+            complain(format!("{id} uses {used}, more than its memory"))?;
         }
-        let recorded = base.and_then(|base| base.device(id)).map(|state| state.memory_used());
+        let recorded = base
+            .and_then(|base| base.device(id))
+            .map(|state| state.sample.as_ref().map_err(|fault| fault.kind.absent())?.memory.used);
         if let Some(Ok(recorded)) = recorded.filter(|recorded| *recorded != Ok(used)) {
-            complain(format!("{id} has {recorded} used in the recording and {used} here"))?;
+            complain(format!("{id} uses {recorded} in the recording but {used} here"))?;
         }
     }
     Ok(())

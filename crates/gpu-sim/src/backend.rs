@@ -8,8 +8,8 @@ use crate::simulation::Simulation;
 use crate::state::State;
 use gpu_core::{
     Absent, ActToken, Bytes, DeviceDetails, DeviceEvent, DeviceFault, DeviceId, DeviceInfo,
-    DeviceProcess, DeviceSample, Driver, Error, ErrorKind, GpuBackend, Groups, Link, MigInstance,
-    Origin, PeerAccess, PeerCapability, Result, Topology,
+    DeviceProcess, DeviceSample, Driver, Error, ErrorKind, GpuBackend, Groups, Link, Origin,
+    Partition, PeerAccess, PeerCapability, Result, Topology,
 };
 use std::time::Duration;
 
@@ -44,8 +44,8 @@ impl GpuBackend for Simulation {
         })
     }
 
-    fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>> {
-        self.call(Call::MigInstances, |state| Ok(state.mig_instances(answering(state, device)?)))
+    fn partitions(&self, device: &DeviceId) -> Result<Vec<Partition>> {
+        self.call(Call::MigInstances, |state| Ok(state.partitions(answering(state, device)?)))
     }
 
     fn details(&self, device: &DeviceId, groups: Groups) -> Result<DeviceDetails> {

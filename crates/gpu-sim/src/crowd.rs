@@ -48,15 +48,17 @@ impl Machine {
     pub fn crowd(gpus: u32, processes_each: u32) -> Result<Self> {
         let name = format!("{PREFIX}{gpus}x{processes_each}");
         if !(1..=MAX_GPUS).contains(&gpus) || processes_each > MAX_PROCESSES {
-            let what = format!("make machine '{name}'");
+            let what = format!("generate machine '{name}'");
             let why = format!(
-                "a crowd has 1 to {MAX_GPUS} GPUs and up to {MAX_PROCESSES} processes on each"
+                "a crowd requires 1 to {MAX_GPUS} GPUs and at most {MAX_PROCESSES} processes on \
+                 each"
             );
             return Err(Error::new(ErrorKind::Invalid, what).with_source(why));
         }
         let mut rng = Seed(0).child(&name);
         let mut machine = crate::empty::empty(&name);
-        machine.description = format!("made: {gpus} A100 with {processes_each} processes on each");
+        machine.description =
+            format!("generated: {gpus} A100 with {processes_each} processes on each");
         machine.clock = CLOCK;
         machine.booted = Timestamp(CLOCK.0 - UPTIME_MS);
         machine.hostname = Ok("crowd1".to_owned());
@@ -105,7 +107,7 @@ impl Machine {
         let size = name.strip_prefix(PREFIX).and_then(|size| size.split_once('x'));
         let size = size.and_then(|(gpus, each)| Some((gpus.parse().ok()?, each.parse().ok()?)));
         let Some((gpus, processes)) = size else {
-            let what = format!("make machine '{name}'");
+            let what = format!("generate machine '{name}'");
             let why = "expected crowd:GPUSxPROCESSES, e.g. 'crowd:8x32'";
             return Err(Error::new(ErrorKind::Invalid, what).with_source(why));
         };
@@ -117,7 +119,7 @@ fn device(index: u32, machine: &str) -> Device {
     let mut device = device_entry::made(index);
     device.info.name = Ok(PRODUCT.to_owned());
     device.info.persistence = Ok(true);
-    device.info.mig_enabled = Ok(false);
+    device.info.partitioned = Ok(false);
     device.info.id.bus = Ok(PciBusId {
         domain: index / ISLAND,
         bus: u8::try_from(index % ISLAND * 16 + 7).unwrap_or(7),

@@ -8,7 +8,7 @@ pub(crate) fn complete(device: &mut Device) {
     let info = &device.info;
     let modes = device.details.modes.get_or_insert_default();
     modes.ecc_pending = modes.ecc_pending.or(modes.ecc);
-    modes.mig_pending = modes.mig_pending.or(info.mig_enabled);
+    modes.mig_pending = modes.mig_pending.or(info.partitioned);
     modes.display_attached = modes.display_attached.or(info.display_active);
     let power = device.details.power.get_or_insert_default();
     power.limit = power.limit.or(device.power_limit);
@@ -47,37 +47,43 @@ fn wrong(device: &Device, details: &DeviceDetails) -> Option<&'static str> {
     let product = details.product.clone().unwrap_or_default();
     let accounted = details.accounting.as_ref().and_then(|a| a.processes.as_ref().ok());
     let wrong = [
-        (above(power.limit_min, device.power_limit), "its power limit is below the lowest"),
-        (above(device.power_limit, power.limit_max), "its power limit is above the highest"),
-        (above(power.limit_min, power.default_limit), "its first power limit is below the lowest"),
-        (above(power.default_limit, power.limit_max), "its first power limit is above the highest"),
-        (above(clocks.graphics, clocks.graphics_max), "its graphics clock is above the highest"),
-        (above(clocks.sm, clocks.sm_max), "its SM clock is above the highest"),
-        (above(clocks.memory, clocks.memory_max), "its memory clock is above the highest"),
-        (above(clocks.video, clocks.video_max), "its video clock is above the highest"),
-        (above(pcie.generation, pcie.generation_max), "its PCIe generation is above the highest"),
-        (above(pcie.width, pcie.width_max), "it has more PCIe lanes than the most"),
-        (above(pcie.bar1_used, pcie.bar1_total), "more of its BAR1 is used than there is"),
+        (above(power.limit_min, device.power_limit), "its power limit is below the minimum"),
+        (above(device.power_limit, power.limit_max), "its power limit is above the maximum"),
+        (
+            above(power.limit_min, power.default_limit),
+            "its default power limit is below the minimum",
+        ),
+        (
+            above(power.default_limit, power.limit_max),
+            "its default power limit is above the maximum",
+        ),
+        (above(clocks.graphics, clocks.graphics_max), "its graphics clock is above the maximum"),
+        (above(clocks.sm, clocks.sm_max), "its SM clock is above the maximum"),
+        (above(clocks.memory, clocks.memory_max), "its memory clock is above the maximum"),
+        (above(clocks.video, clocks.video_max), "its video clock is above the maximum"),
+        (above(pcie.generation, pcie.generation_max), "its PCIe generation is above the maximum"),
+        (above(pcie.width, pcie.width_max), "its PCIe width is above the maximum"),
+        (above(pcie.bar1_used, pcie.bar1_total), "its used BAR1 memory exceeds the total"),
         (
             activity.performance_state.is_ok_and(|state| state > 15),
-            "a performance state is 0 to 15",
+            "its performance state must be 0 to 15",
         ),
         (
             device.info.display_active == Ok(true) && modes.display_attached == Ok(false),
-            "a display is active on it and none can be connected",
+            "it has an active display but no display connector",
         ),
         (
             accounted.is_some_and(|list| !list.is_empty()) && modes.accounting != Ok(true),
-            "it keeps account of processes and accounting is off",
+            "it has accounted processes although accounting is off",
         ),
         (
             modes.ecc.is_err()
                 && details.memory_health.as_ref().is_some_and(|health| health.corrected.is_ok()),
-            "it counts errors that ECC corrects and has no ECC",
+            "it has corrected ECC errors but no ECC",
         ),
         (
             product.compute_capability.is_ok_and(|(major, _)| major == 0),
-            "a compute capability begins at 1.0",
+            "its compute capability must be at least 1.0",
         ),
     ];
     wrong.into_iter().find_map(|(is_wrong, what)| is_wrong.then_some(what))

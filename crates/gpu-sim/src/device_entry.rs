@@ -2,11 +2,11 @@
 
 use crate::file::{GpuEntry, GpuFault, MigEntry, Unsupported};
 use crate::machine::Device;
-use crate::place::Place;
 use crate::seed::fnv1a;
+use crate::toml_source::TomlSource;
 use gpu_core::{
     Absent, Bytes, Celsius, DeviceDetails, DeviceFault, DeviceId, DeviceInfo, DeviceUuid, Fault,
-    MemoryInfo, MigInstance, Milliwatts, PciBusId, Reading, Result,
+    MemoryInfo, MemoryKind, Milliwatts, Partition, PciBusId, Reading, Result,
 };
 use gpu_nvidia_driver::node;
 use toml::Spanned;
@@ -18,7 +18,7 @@ const LAST: u32 = 63;
 ///
 /// # Errors
 /// `Invalid` when they share an identifier that must be unique, or the range is too long.
-pub(crate) fn one_by_one(place: Place<'_>, entries: Vec<GpuEntry>) -> Result<Vec<GpuEntry>> {
+pub(crate) fn one_by_one(source: TomlSource<'_>, entries: Vec<GpuEntry>) -> Result<Vec<GpuEntry>> {
     let mut each = Vec::new();
     for entry in entries {
         let (first, span) = (*entry.index.get_ref(), entry.index.span());
@@ -27,12 +27,12 @@ pub(crate) fn one_by_one(place: Place<'_>, entries: Vec<GpuEntry>) -> Result<Vec
             continue;
         };
         if entry.uuid.is_some() || entry.minor.is_some() || entry.bus.is_some() {
-            let what = "GPUs that are described together share no 'uuid', 'minor' or 'bus'";
-            return Err(place.error(Some(span), what));
+            let what = "an entry for several GPUs must not set 'uuid', 'minor' or 'bus'";
+            return Err(source.error(Some(span), what));
         }
         if !(first..=LAST).contains(&last) {
-            let what = format!("'through' is an index from {first} to {LAST}");
-            return Err(place.error(Some(span), &what));
+            let what = format!("'through' must be an index from {first} to {LAST}");
+            return Err(source.error(Some(span), &what));
         }
         each.extend((first..=last).map(|index| {
             let index = Spanned::new(span.clone(), index);
@@ -43,7 +43,11 @@ pub(crate) fn one_by_one(place: Place<'_>, entries: Vec<GpuEntry>) -> Result<Vec
 }
 
 /// Adds the device that `entry` describes, or applies the entry to a recorded one.
-pub(crate) fn overlay(devices: &mut Vec<Device>, place: Place<'_>, entry: &GpuEntry) -> Result<()> {
+pub(crate) fn overlay(
+    devices: &mut Vec<Device>,
+    source: TomlSource<'_>,
+    entry: &GpuEntry,
+) -> Result<()> {
     let index = *entry.index.get_ref();
     let position = devices.iter().position(|device| device.info.id.index == index);
     let position = position.unwrap_or_else(|| {
@@ -56,13 +60,13 @@ pub(crate) fn overlay(devices: &mut Vec<Device>, place: Place<'_>, entry: &GpuEn
     set(&mut info.id.node, entry.minor.map(node));
     if let Some(bus) = &entry.bus {
         let parsed = bus.get_ref().parse::<PciBusId>();
-        let parsed = parsed.map_err(|error| place.error(Some(bus.span()), &error.to_string()));
+        let parsed = parsed.map_err(|error| source.error(Some(bus.span()), &error.to_string()));
         info.id.bus = Ok(parsed?);
     }
     set(&mut info.name, entry.name.clone());
     set(&mut info.persistence, entry.persistence);
     set(&mut info.display_active, entry.display_active);
-    set(&mut info.mig_enabled, entry.mig_enabled);
+    set(&mut info.partitioned, entry.mig_enabled);
     set(&mut device.total, entry.memory_total_mib.map(Bytes::from_mib));
     set(&mut device.reserved, entry.memory_reserved_mib.map(Bytes::from_mib));
     if let Some(mib) = entry.driver_reserve_mib {
@@ -73,7 +77,9 @@ pub(crate) fn overlay(devices: &mut Vec<Device>, place: Place<'_>, entry: &GpuEn
     }
     set(&mut device.idle_load, entry.idle_utilization_percent);
     if device.idle_load.is_ok_and(|load| load > 100) {
-        return Err(place.error(Some(entry.index.span()), "a utilisation is at most 100 percent"));
+        return Err(
+            source.error(Some(entry.index.span()), "a utilisation must be at most 100 percent")
+        );
     }
     set(&mut device.temperature, entry.temperature_c.map(Celsius));
     set(&mut device.power_draw, entry.power_draw_mw.map(Milliwatts));
@@ -101,11 +107,11 @@ pub(crate) fn fault_of(index: u32, fault: GpuFault) -> Fault {
         GpuFault::Lost => (DeviceFault::Lost, "it is lost"),
         GpuFault::ResetRequired => (DeviceFault::ResetRequired, "it requires a reset"),
     };
-    Fault { kind: kind.into(), text: format!("ask GPU {index}: {why}") }
+    Fault { kind: kind.into(), text: format!("query GPU {index}: {why}") }
 }
 
-fn mig_instance(entry: &MigEntry) -> MigInstance {
-    MigInstance {
+fn mig_instance(entry: &MigEntry) -> Partition {
+    Partition {
         index: entry.index,
         uuid: entry.uuid.clone().map(DeviceUuid).ok_or(Absent::NotRecorded),
         profile: entry.profile.clone().ok_or(Absent::NotRecorded),
@@ -123,9 +129,15 @@ fn withhold(device: &mut Device, field: Unsupported) {
     use Absent::NotSupported;
     match field {
         Unsupported::Uuid => device.info.id.uuid = Err(NotSupported),
+        Unsupported::Minor => device.info.id.node = Err(NotSupported),
+        Unsupported::Bus => device.info.id.bus = Err(NotSupported),
         Unsupported::Memory => {
             device.total = Err(NotSupported);
             device.used_untold = Some(NotSupported);
+        }
+        Unsupported::Processes => {
+            let text = format!("list the processes of GPU {}", device.info.id.index);
+            device.list_fault = Some(Fault { kind: NotSupported.into(), text });
         }
         Unsupported::Utilization => device.idle_load = Err(NotSupported),
         Unsupported::Temperature => device.temperature = Err(NotSupported),
@@ -133,7 +145,7 @@ fn withhold(device: &mut Device, field: Unsupported) {
         Unsupported::PowerLimit => device.power_limit = Err(NotSupported),
         Unsupported::Persistence => device.info.persistence = Err(NotSupported),
         Unsupported::DisplayActive => device.info.display_active = Err(NotSupported),
-        Unsupported::MigEnabled => device.info.mig_enabled = Err(NotSupported),
+        Unsupported::MigEnabled => device.info.partitioned = Err(NotSupported),
     }
 }
 
@@ -142,7 +154,7 @@ pub(crate) fn made(index: u32) -> Device {
     let mut info = DeviceInfo::unknown(DeviceId::from_index(index));
     info.persistence = Ok(false);
     info.display_active = Ok(false);
-    info.mig_enabled = Err(Absent::NotSupported);
+    info.partitioned = Err(Absent::NotSupported);
     info.id.bus = Ok(PciBusId {
         domain: 0,
         bus: (index as u8).wrapping_mul(16).wrapping_add(4),
@@ -151,6 +163,7 @@ pub(crate) fn made(index: u32) -> Device {
     });
     Device {
         info,
+        kind: MemoryKind::default(),
         total: Err(Absent::NotRecorded),
         reserve: Bytes(0),
         reserved: Err(Absent::NotSupported),
@@ -175,19 +188,19 @@ pub(crate) fn complete(device: &mut Device, machine: &str) {
     if id.node == Err(Absent::NotRecorded) {
         id.node = Ok(node(id.index));
     }
-    let place = format!("{machine}/{}", id.index);
+    let seed = format!("{machine}/{}", id.index);
     if id.uuid == Err(Absent::NotRecorded) {
-        id.uuid = Ok(uuid("GPU", &place));
+        id.uuid = Ok(uuid("GPU", &seed));
     }
     for mig in &mut device.mig {
         if mig.uuid == Err(Absent::NotRecorded) {
-            mig.uuid = Ok(uuid("MIG", &format!("{place}/{}", mig.index)));
+            mig.uuid = Ok(uuid("MIG", &format!("{seed}/{}", mig.index)));
         }
     }
 }
 
-fn uuid(kind: &str, place: &str) -> DeviceUuid {
-    let half = |salt: &str| fnv1a(format!("{salt}/{place}").as_bytes());
+fn uuid(kind: &str, seed: &str) -> DeviceUuid {
+    let half = |salt: &str| fnv1a(format!("{salt}/{seed}").as_bytes());
     let (a, b) = (half("uuid"), half("more"));
     DeviceUuid(format!(
         "{kind}-{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",

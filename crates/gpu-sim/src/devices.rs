@@ -1,11 +1,12 @@
 //! The current state of the devices.
 
-use crate::machine::{Device, Holding};
+use crate::machine::{Device, Holding, HostShare, Machine};
 use crate::process_table::Living;
 use crate::state::State;
 use gpu_core::{
     Absent, Accounting, Bytes, DeviceDetails, DeviceId, DeviceInfo, DeviceSample, Error, ErrorKind,
-    Fault, MachineFault, MemoryInfo, MigInstance, Percent, Pid, Result,
+    Fault, HostMemory, MachineFault, MemoryInfo, MemoryKind, MemorySource, Partition, Percent, Pid,
+    Result,
 };
 
 impl State {
@@ -63,11 +64,28 @@ impl State {
     /// Returns the used memory: that of the driver, leaks and processes, plus memory not yet
     /// returned.
     pub(crate) fn memory_used(&self, device: &Device) -> Bytes {
+        self.machine.host_use(device) + self.own_use(device)
+    }
+
+    /// Returns the memory that the driver and processes use, without that of the host.
+    fn own_use(&self, device: &Device) -> Bytes {
         let index = device.info.id.index;
         let held: Bytes = self.holdings_on(index).map(|(_, holding)| holding.memory).sum();
         let returning = self.returning.iter().filter(|returning| returning.device == index);
         let returning: Bytes = returning.map(|returning| returning.memory).sum();
         device.reserve + device.leaked + held + returning
+    }
+
+    /// Returns the memory of the host, or of one of its NUMA nodes.
+    pub(crate) fn host_memory(&self, node: Option<u32>) -> Result<HostMemory> {
+        let share = self.machine.host_memory.get(&node);
+        let HostShare { total, cache, other } = *share
+            .ok_or_else(|| Error::new(Absent::NotSupported, "read the memory of the host"))?;
+        let here = self.machine.devices.iter().filter(|d| d.kind.host_node() == Some(node));
+        let used: Bytes = here.map(|device| self.own_use(device)).sum();
+        let free = total.saturating_sub(cache + other + used);
+        let host_use = node.map(|_| cache + other).ok_or(Absent::NotSupported);
+        Ok(HostMemory { total, free, available: (free + cache).min(total), host_use })
     }
 
     /// Returns the free memory of a device; 0 if its size is unknown.
@@ -84,10 +102,19 @@ impl State {
         holdings.filter(|holding| holding.device == index).map(|holding| holding.memory).sum()
     }
 
+    /// Returns the used memory that the driver reports: of a part that is set aside, none of what
+    /// programs get from the host.
+    fn reported_use(&self, device: &Device) -> Bytes {
+        match device.kind {
+            MemoryKind::CarveOut => device.reserve,
+            _ => self.memory_used(device),
+        }
+    }
+
     pub(crate) fn memory_info(&self, device: &Device) -> MemoryInfo {
         MemoryInfo {
             total: device.total,
-            used: device.used_untold.map_or_else(|| Ok(self.memory_used(device)), Err),
+            used: device.used_untold.map_or_else(|| Ok(self.reported_use(device)), Err),
             reserved: device.reserved,
         }
     }
@@ -97,6 +124,7 @@ impl State {
         let percent = || Percent::new(drift.utilization()).ok_or(Absent::Implausible);
         let mut sample = DeviceSample {
             memory: self.memory_info(device),
+            source: MemorySource::of(device.kind),
             utilization: device.idle_load.and_then(|_| percent()),
             temperature: device.temperature,
             power_draw: device.power_draw,
@@ -134,7 +162,7 @@ impl State {
     }
 
     /// Returns the MIG instances of a device with their used memory.
-    pub(crate) fn mig_instances(&self, device: &Device) -> Vec<MigInstance> {
+    pub(crate) fn partitions(&self, device: &Device) -> Vec<Partition> {
         let index = device.info.id.index;
         let mut instances = device.mig.clone();
         for instance in &mut instances {
@@ -160,9 +188,19 @@ impl State {
             name: Err(reason),
             persistence: Err(reason),
             display_active: Err(reason),
-            mig_enabled: Err(reason),
+            partitioned: Err(reason),
             pid_namespace: gpu_core::PidNamespace::Initial,
+            visibility: device.info.visibility,
         }
+    }
+}
+
+impl Machine {
+    /// Returns the memory of a device that the host uses and the driver reports as used.
+    pub(crate) fn host_use(&self, device: &Device) -> Bytes {
+        let node = device.kind.host_node().filter(Option::is_some);
+        let share = node.and_then(|node| self.host_memory.get(&node));
+        share.map_or(Bytes(0), |share| share.cache + share.other)
     }
 }
 

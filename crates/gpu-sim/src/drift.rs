@@ -1,15 +1,15 @@
 //! Values that drift with time.
 //!
 //! A busy device changes constantly: its utilisation, temperature, power, clocks, fan and traffic
-//! fluctuate around the described values, and its energy counter grows. The values are a function
+//! fluctuate around the described values. The values are a function
 //! of seed, device and second, so every process that reads a simulated machine sees the same
-//! values, as does a repeated test. Values do not drift on an idle device, or in the first second,
+//! values, as does a repeated test. Its counters of energy and PCIe traffic grow. Values do not drift on an idle device, or in the first second,
 //! in which a recorded machine is exactly as recorded.
 
 use crate::machine::Device;
 use crate::seed::{Seed, fnv1a};
 use crate::state::State;
-use gpu_core::{Celsius, DeviceDetails, DeviceSample, Milliwatts, Percent, Reading};
+use gpu_core::{Bytes, Celsius, DeviceDetails, DeviceSample, Milliwatts, Percent, Reading};
 
 /// The deviation of a device from its description, in one second.
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +119,13 @@ impl Drift {
         if let (Some(reported), Ok(power)) = (&mut details.power, device.power_draw) {
             let used = power.0.saturating_mul(self.second);
             reported.energy = reported.energy.map(|energy| energy.saturating_add(used));
+        }
+        if let (Some(link), Some(traffic)) = (&mut details.pcie, &details.pcie_throughput) {
+            let passed = |kib: Reading<u32>| {
+                Bytes((u64::from(kib.unwrap_or(0)) << 10).saturating_mul(self.second))
+            };
+            link.sent = link.sent.map(|sent| sent + passed(traffic.sent));
+            link.received = link.received.map(|received| received + passed(traffic.received));
         }
         if !self.moves() {
             return;

@@ -2,11 +2,10 @@
 
 use crate::file::DriverMessageEntry;
 use crate::machine::Machine;
-use crate::place::Place;
 use crate::state::State;
+use crate::toml_source::TomlSource;
 use gpu_core::{
-    Absent, DeviceEventKind, DriverMessage, DriverMessageKind, ErrorKind, Fault, PciBusId, Result,
-    Snapshot, Timestamp,
+    Absent, DeviceEventKind, DriverMessage, ErrorKind, Fault, PciBusId, Result, Snapshot, Timestamp,
 };
 
 /// The driver's text for a device that fell off the bus.
@@ -19,53 +18,51 @@ const OFF_BUS: &str = "GPU has fallen off the bus.";
 /// after the machine's clock or before its boot.
 pub(crate) fn message(
     machine: &Machine,
-    place: Place<'_>,
+    source: TomlSource<'_>,
     entry: &DriverMessageEntry,
 ) -> Result<DriverMessage> {
-    let complain = |what: &str| place.error(None, &format!("a driver message {what}"));
+    let complain = |what: &str| source.error(None, &format!("a driver message {what}"));
     let bus = match (entry.gpu, &entry.bus) {
         (Some(index), None) => address(machine, index)
             .ok_or_else(|| complain(&format!("names GPU {index}, which is not in this machine"))),
         (None, Some(bus)) => bus.get_ref().parse::<PciBusId>().map_err(|error| {
-            place.error(Some(bus.span()), &format!("a driver message has a bus ID: {error}"))
+            source.error(
+                Some(bus.span()),
+                &format!("a driver message has an invalid bus ID: {error}"),
+            )
         }),
-        _ => Err(complain("has either 'gpu' or 'bus'")),
+        _ => Err(complain("requires exactly one of 'gpu' and 'bus'")),
     }?;
-    let kind = match (entry.xid, entry.fallen_off_bus) {
-        (Some(xid), false) => DriverMessageKind::Xid(xid),
-        (None, true) => DriverMessageKind::FallenOffBus,
-        _ => return Err(complain("has either 'xid' or 'fallen_off_bus = true'")),
-    };
+    if entry.xid.is_some() == entry.fallen_off_bus {
+        return Err(complain("requires exactly one of 'xid' and 'fallen_off_bus = true'"));
+    }
     let at = match (&entry.at, entry.seconds_ago) {
-        (Some(at), None) => crate::place::date(place, "at", at)?,
+        (Some(at), None) => crate::toml_source::date(source, "at", at)?,
         (None, ago) => {
             let millis = ago.unwrap_or(0).saturating_mul(1000);
             Timestamp(machine.clock.0.saturating_sub(millis))
         }
-        _ => return Err(complain("has either 'at' or 'seconds_ago'")),
+        _ => return Err(complain("requires exactly one of 'at' and 'seconds_ago'")),
     };
     if at < machine.booted || at > machine.clock {
-        return Err(complain("is older than the machine or later than its clock"));
+        return Err(complain("is earlier than the boot of the machine or later than its clock"));
     }
-    if kind == DriverMessageKind::FallenOffBus && (entry.pid.is_some() || entry.process.is_some()) {
-        return Err(complain("without an Xid names no process"));
+    if entry.fallen_off_bus && (entry.pid.is_some() || entry.process.is_some()) {
+        return Err(complain("without an Xid must not name a process"));
     }
     if entry.process.is_some() && entry.pid.is_none() {
-        return Err(complain("has a 'process' only with its 'pid'"));
+        return Err(complain("requires 'pid' if 'process' is set"));
     }
-    gpu_nvidia_driver::parse_message(&line(kind, bus, entry), at)
-        .ok_or_else(|| complain("is not one that a driver writes"))
+    gpu_nvidia_driver::parse_message(&line(bus, entry), at)
+        .ok_or_else(|| complain("is not a message that the driver writes"))
 }
 
 /// Returns the line of the log, from which the message is parsed as from a real driver's log.
-fn line(kind: DriverMessageKind, bus: PciBusId, entry: &DriverMessageEntry) -> String {
+fn line(bus: PciBusId, entry: &DriverMessageEntry) -> String {
     let PciBusId { domain, bus, device, .. } = bus;
-    let code = match kind {
-        DriverMessageKind::Xid(code) | DriverMessageKind::SXid(code) => code,
-        DriverMessageKind::FallenOffBus => {
-            let text = entry.text.as_deref().unwrap_or(OFF_BUS);
-            return format!("NVRM: GPU {domain:04x}:{bus:02x}:{device:02x}.0: {text}");
-        }
+    let Some(code) = entry.xid else {
+        let text = entry.text.as_deref().unwrap_or(OFF_BUS);
+        return format!("NVRM: GPU {domain:04x}:{bus:02x}:{device:02x}.0: {text}");
     };
     let mut line = format!("NVRM: Xid (PCI:{domain:04x}:{bus:02x}:{device:02x}");
     let mut add = |part: String| line.push_str(&part);
@@ -109,14 +106,14 @@ impl State {
 
     /// Logs an error that a device reports. Only an Xid of a device with a known address is logged.
     pub(crate) fn log(&mut self, index: u32, event: DeviceEventKind) {
-        let DeviceEventKind::Xid(code) = event else { return };
+        let DeviceEventKind::Error(code) = event else { return };
         let at = self.wall();
         let (Ok(code), Some(bus)) = (u32::try_from(code), address(&self.machine, index)) else {
             return;
         };
-        let line = line(DriverMessageKind::Xid(code), bus, &DriverMessageEntry::default());
+        let entry = DriverMessageEntry { xid: Some(code), ..DriverMessageEntry::default() };
         if let Ok(messages) = &mut self.machine.driver_messages {
-            messages.extend(gpu_nvidia_driver::parse_message(&line, at));
+            messages.extend(gpu_nvidia_driver::parse_message(&line(bus, &entry), at));
         }
     }
 }

@@ -145,11 +145,11 @@ impl State {
             self.enqueue(at, Due::Respawn(parent, Box::new(process)));
         }
         let waiting = std::mem::take(&mut self.after_exits);
-        for (whose, after, event) in waiting {
-            if whose == pid {
+        for (pid_waited_for, after, event) in waiting {
+            if pid_waited_for == pid {
                 self.schedule(after, event);
             } else {
-                self.after_exits.push((whose, after, event));
+                self.after_exits.push((pid_waited_for, after, event));
             }
         }
     }

@@ -17,7 +17,7 @@ pub enum Call {
     Sample,
     /// `GpuBackend::processes`
     DeviceProcesses,
-    /// `GpuBackend::mig_instances`
+    /// `GpuBackend::partitions`
     MigInstances,
     /// `GpuBackend::details`
     Details,
@@ -47,8 +47,8 @@ pub enum Call {
     OwnAncestry,
     /// `Host::open`
     Open,
-    /// `ProcessHandle::look`
-    Look,
+    /// `ProcessHandle::info`
+    Info,
     /// `ProcessHandle::held`
     HeldFiles,
     /// `ProcessHandle::has_exited`
@@ -82,86 +82,49 @@ pub enum Call {
 }
 
 impl Call {
-    /// Every call, in the order of the ports.
-    pub const ALL: [Call; 35] = [
-        Call::Driver,
-        Call::Devices,
-        Call::Sample,
-        Call::DeviceProcesses,
-        Call::MigInstances,
-        Call::Details,
-        Call::Topology,
-        Call::DeviceEvents,
-        Call::Reset,
-        Call::Hostname,
-        Call::SeesHostPids,
-        Call::DriverDevices,
-        Call::DriverMessages,
-        Call::DeviceFiles,
-        Call::Holders,
-        Call::Process,
-        Call::Processes,
-        Call::OwnAncestry,
-        Call::Open,
-        Call::Look,
-        Call::HeldFiles,
-        Call::HasExited,
-        Call::Signal,
-        Call::Append,
-        Call::MemoryInfo,
-        Call::Reserve,
-        Call::Release,
-        Call::ReserveAddresses,
-        Call::Map,
-        Call::Unmap,
-        Call::ReleaseAddresses,
-        Call::Page,
-        Call::Wall,
-        Call::Monotonic,
-        Call::Sleep,
+    /// Every call in the order of the ports, and the fragment that completes 'failed to …'.
+    pub const ALL: [(Call, &str); 35] = [
+        (Call::Driver, "query the driver version"),
+        (Call::Devices, "list the devices"),
+        (Call::Sample, "sample a device"),
+        (Call::DeviceProcesses, "list the processes of a device"),
+        (Call::MigInstances, "list the MIG instances of a device"),
+        (Call::Details, "query the details of a device"),
+        (Call::Topology, "query the topology"),
+        (Call::DeviceEvents, "wait for events"),
+        (Call::Reset, "reset a device"),
+        (Call::Hostname, "read the host name"),
+        (Call::SeesHostPids, "read the PID namespace"),
+        (Call::DriverDevices, "list the devices of the kernel module"),
+        (Call::DriverMessages, "read the kernel log"),
+        (Call::DeviceFiles, "list the device files"),
+        (Call::Holders, "find holders"),
+        (Call::Process, "inspect a process"),
+        (Call::Processes, "list the processes"),
+        (Call::OwnAncestry, "read the ancestors of this process"),
+        (Call::Open, "open a process"),
+        (Call::Info, "inspect an opened process"),
+        (Call::HeldFiles, "inspect the files of an opened process"),
+        (Call::HasExited, "check whether an opened process has exited"),
+        (Call::Signal, "signal a process"),
+        (Call::Append, "append to the journal"),
+        (Call::MemoryInfo, "query the memory of a device"),
+        (Call::Reserve, "reserve device memory"),
+        (Call::Release, "release device memory"),
+        (Call::ReserveAddresses, "reserve addresses of a device"),
+        (Call::Map, "map device memory"),
+        (Call::Unmap, "unmap device memory"),
+        (Call::ReleaseAddresses, "release addresses of a device"),
+        (Call::Page, "query the page size of a device"),
+        (Call::Wall, "read the wall clock"),
+        (Call::Monotonic, "read the clock"),
+        (Call::Sleep, "sleep"),
     ];
 }
 
 impl fmt::Display for Call {
-    /// Writes the fragment that completes 'failed to …'.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Call::Driver => "ask the driver for its version",
-            Call::Devices => "list the devices",
-            Call::Sample => "sample a device",
-            Call::DeviceProcesses => "list the processes of a device",
-            Call::MigInstances => "list the MIG instances of a device",
-            Call::Details => "ask for details of a device",
-            Call::DeviceEvents => "wait for events",
-            Call::Topology => "ask for the topology",
-            Call::Reset => "reset a device",
-            Call::Hostname => "ask for the host's name",
-            Call::SeesHostPids => "ask for the PID namespace",
-            Call::DriverDevices => "list the devices of the kernel module",
-            Call::DriverMessages => "read the kernel log",
-            Call::DeviceFiles => "list the device files",
-            Call::Holders => "look for holders",
-            Call::Process => "look at a process",
-            Call::Processes => "list the processes",
-            Call::OwnAncestry => "look at the own ancestors",
-            Call::Open => "open a process",
-            Call::Look => "look at an opened process",
-            Call::HeldFiles => "look at the files of an opened process",
-            Call::HasExited => "ask whether an opened process has ended",
-            Call::Signal => "signal a process",
-            Call::Append => "append to the journal",
-            Call::MemoryInfo => "ask for the memory of a device",
-            Call::Reserve => "reserve device memory",
-            Call::Release => "release device memory",
-            Call::ReserveAddresses => "reserve addresses of a device",
-            Call::Map => "map device memory",
-            Call::Unmap => "unmap device memory",
-            Call::ReleaseAddresses => "release addresses of a device",
-            Call::Page => "ask for the size of a device's pages",
-            Call::Wall => "read the wall clock",
-            Call::Monotonic => "read the clock",
-            Call::Sleep => "sleep",
-        })
+        f.write_str(Call::ALL[*self as usize].1)
     }
 }
 

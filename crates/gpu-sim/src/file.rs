@@ -3,9 +3,9 @@
 //! The reference for users is `sim-fixtures/README.md`. An unknown field is an error everywhere: if
 //! a misspelt reaction were ignored, a test could pass for the wrong reason.
 
-use crate::place::Place;
 use crate::product::Products;
-use gpu_core::{DeviceDetails, DeviceProcessKind, MachineFault, ProcessState, Result};
+use crate::toml_source::TomlSource;
+use gpu_core::{DeviceDetails, DeviceProcessKind, MachineFault, MemoryKind, ProcessState, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -33,12 +33,26 @@ pub(crate) struct MachineFile {
     pub(crate) products: Products,
     #[serde(default, rename = "gpu")]
     pub(crate) gpus: Vec<GpuEntry>,
+    #[serde(default)]
+    pub(crate) host_memory: Vec<HostMemoryEntry>,
     #[serde(default, rename = "process")]
     pub(crate) processes: Vec<ProcessEntry>,
     #[serde(default, rename = "driver_message")]
     pub(crate) driver_messages: Vec<DriverMessageEntry>,
     #[serde(default, rename = "event")]
     pub(crate) events: Vec<EventEntry>,
+}
+
+/// Host memory that devices share.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HostMemoryEntry {
+    pub(crate) node: Option<u32>,
+    pub(crate) total_kib: u64,
+    #[serde(default)]
+    pub(crate) cache_kib: u64,
+    #[serde(default)]
+    pub(crate) other_kib: u64,
 }
 
 /// The files to read from the same directory.
@@ -81,6 +95,7 @@ pub(crate) struct GpuEntry {
     pub(crate) uuid: Option<String>,
     pub(crate) minor: Option<u32>,
     pub(crate) bus: Option<Spanned<String>>,
+    pub(crate) memory_kind: Option<MemoryKind>,
     pub(crate) memory_total_mib: Option<u64>,
     pub(crate) driver_reserve_mib: Option<u64>,
     pub(crate) memory_reserved_mib: Option<u64>,
@@ -108,7 +123,10 @@ pub(crate) struct GpuEntry {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Unsupported {
     Uuid,
+    Minor,
+    Bus,
     Memory,
+    Processes,
     Utilization,
     Temperature,
     PowerDraw,
@@ -194,6 +212,9 @@ pub(crate) struct MemoryEntry {
     pub(crate) listed: bool,
     #[serde(default = "compute")]
     pub(crate) kind: DeviceProcessKind,
+    /// Whether NVML reports the amount.
+    #[serde(default = "yes")]
+    pub(crate) reported: bool,
     pub(crate) utilization_percent: Option<u8>,
     pub(crate) gpu_instance: Option<u32>,
     pub(crate) compute_instance: Option<u32>,
@@ -312,7 +333,7 @@ impl MachineFile {
     pub(crate) fn parse(text: &str) -> Result<Self> {
         toml::from_str(text).map_err(|error| {
             let what = crate::toml_error::plain(error.message());
-            Place(text).error(error.span(), &what)
+            TomlSource(text).error(error.span(), &what)
         })
     }
 }

@@ -7,9 +7,9 @@ use crate::simulation::Simulation;
 use crate::state::{SentSignal, State};
 use gpu_core::{
     Absent, Access, ActToken, DeviceFile, DeviceFiles, DeviceInfo, DriverMessage, DriverView,
-    Error, HeldFile, Holder, HolderScan, KernelDriver, LeaseId, Origin, Pid, ProcessDetail,
-    ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessState, ProcessTable,
-    Reading, Result, Signal, UnreadProcess,
+    Error, HeldFile, Holder, HolderScan, HostMemory, KernelDriver, LeaseId, Origin, Pid,
+    ProcessDetail, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessState,
+    ProcessTable, Reading, Result, Signal, UnreadProcess,
 };
 use gpu_nvidia_driver::NvidiaDriver;
 use std::collections::BTreeMap;
@@ -143,6 +143,10 @@ impl DriverView for Simulation {
         self.call(Call::DriverDevices, |state| Ok(state.module_devices()))
     }
 
+    fn host_memory(&self, node: Option<u32>) -> Result<HostMemory> {
+        self.lock().host_memory(node)
+    }
+
     fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
         self.call(Call::DriverMessages, |state| state.driver_messages())
     }
@@ -157,8 +161,8 @@ struct SimulatedProcess {
 }
 
 impl ProcessHandle for SimulatedProcess {
-    fn look(&self) -> Result<ProcessInfo> {
-        self.simulation.call(Call::Look, |state| {
+    fn info(&self) -> Result<ProcessInfo> {
+        self.simulation.call(Call::Info, |state| {
             let living = alive(state, self.serial, self.pid)?;
             state.info(living)
         })
@@ -168,7 +172,7 @@ impl ProcessHandle for SimulatedProcess {
         self.simulation.call(Call::HeldFiles, |state| {
             let living = alive(state, self.serial, self.pid)?;
             if !state.may_access(&living.process) {
-                return Err(not_permitted("look at the files of", self.pid));
+                return Err(not_permitted("inspect the files of", self.pid));
             }
             Ok(Wanted::of(state, files).held_by(&living.process))
         })

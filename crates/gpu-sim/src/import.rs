@@ -1,11 +1,13 @@
 //! Converts a snapshot into a machine that reproduces it.
 
 use crate::empty::IN_USE;
-use crate::machine::{Device, Event, Holding, Machine, Process, Scheduled, Viewer, When};
+use crate::machine::{
+    Device, Event, Holding, HostShare, Machine, Process, Scheduled, Viewer, When,
+};
 use crate::recording::Recording;
 use gpu_core::{
-    Absent, Bytes, DeviceDetails, DeviceProcess, DeviceSample, DeviceState, Pid, ProcessInfo,
-    Reading, Snapshot,
+    Absent, Bytes, DeviceDetails, DeviceProcess, DeviceSample, DeviceState, MemorySource, Pid,
+    ProcessInfo, Reading, Snapshot,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ impl Machine {
     /// Returns the machine of a recording. It starts as in the first snapshot and follows the later
     /// ones until an action changes it.
     pub fn from_recording(name: &str, recording: Recording) -> Self {
-        let mut snapshots = recording.looks.into_iter();
+        let mut snapshots = recording.snapshots.into_iter();
         let first = snapshots
             .next()
             .map(|first| (first.offset_ms, machine_from_snapshot(name, &first.snapshot)));
@@ -51,7 +53,7 @@ pub(crate) fn machine_from_snapshot(name: &str, snapshot: &Snapshot) -> Machine 
     let devices = snapshot
         .devices
         .iter()
-        .map(|state| device_from_look(state, snapshot, &mut processes))
+        .map(|state| device_from_snapshot(state, snapshot, &mut processes))
         .collect();
     Machine {
         name: name.to_owned(),
@@ -69,6 +71,7 @@ pub(crate) fn machine_from_snapshot(name: &str, snapshot: &Snapshot) -> Machine 
         },
         sees_host_pids: snapshot.sees_host_pids,
         devices,
+        host_memory: snapshot.devices.iter().filter_map(host_share).collect(),
         files: snapshot.files.clone(),
         holders_fault: snapshot.holders.as_ref().err().cloned(),
         topology: Err(Absent::NotRecorded),
@@ -135,7 +138,29 @@ impl Processes {
     }
 }
 
-fn device_from_look(state: &DeviceState, snapshot: &Snapshot, processes: &mut Processes) -> Device {
+/// Returns the host memory that a device shares, without what its processes use.
+fn host_share(state: &DeviceState) -> Option<(Option<u32>, HostShare)> {
+    let MemorySource { kind, host } = state.memory_source();
+    let (node, host) = (kind.host_node()?, host.ok()?);
+    let cache = host.available.saturating_sub(host.free);
+    let in_use = host.total.saturating_sub(host.available);
+    let reported = state.sample.as_ref().map(|sample| sample.memory.used.unwrap_or_default());
+    let other = match host.host_use {
+        Ok(host_use) => host_use.saturating_sub(cache),
+        Err(_) => {
+            // An integrated device's figure is the driver's part of the host's memory.
+            let drivers = reported.ok().filter(|_| kind.is_integrated()).unwrap_or_default();
+            in_use.saturating_sub(state.memory_listed().unwrap_or_default() + drivers)
+        }
+    };
+    Some((node, HostShare { total: host.total, cache, other }))
+}
+
+fn device_from_snapshot(
+    state: &DeviceState,
+    snapshot: &Snapshot,
+    processes: &mut Processes,
+) -> Device {
     let absent = DeviceSample::absent(Absent::NotRecorded);
     let sample = state.sample.as_ref().unwrap_or(&absent);
     let used = sample.memory.used;
@@ -148,7 +173,11 @@ fn device_from_look(state: &DeviceState, snapshot: &Snapshot, processes: &mut Pr
         listed_sum += holding.memory;
         processes.listed(listed.pid).holdings.push(holding);
     }
-    let unaccounted = used.unwrap_or_default().saturating_sub(listed_sum);
+    let of_host = host_share(state).filter(|(node, _)| node.is_some());
+    let of_host = of_host.map_or(Bytes(0), |(_, share)| share.cache + share.other);
+    // The memory of an integrated device's processes is the host's.
+    let of_processes = if sample.source.kind.is_integrated() { Bytes(0) } else { listed_sum };
+    let unaccounted = used.unwrap_or_default().saturating_sub(of_processes + of_host);
     let unlisted = unlisted_users(state, snapshot, processes.foreign);
     let mut reserve = unaccounted;
     if let Some(share) = unaccounted.0.checked_div(unlisted.len() as u64) {
@@ -158,7 +187,7 @@ fn device_from_look(state: &DeviceState, snapshot: &Snapshot, processes: &mut Pr
             processes.seen(*pid).holdings.push(holding);
         }
     }
-    let mut mig = state.mig.clone().unwrap_or_default();
+    let mut mig = state.partitions.clone().unwrap_or_default();
     for instance in &mut mig {
         let inside = processes.every().flat_map(|process| &process.holdings);
         let inside = inside.filter(|h| h.device == index && h.gpu_instance.is_some());
@@ -170,6 +199,7 @@ fn device_from_look(state: &DeviceState, snapshot: &Snapshot, processes: &mut Pr
     }
     Device {
         info: state.info.clone(),
+        kind: sample.source.kind,
         total: sample.memory.total,
         reserve,
         reserved: sample.memory.reserved,

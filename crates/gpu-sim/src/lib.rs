@@ -60,7 +60,6 @@ pub mod live;
 mod load;
 mod machine;
 mod memory;
-mod place;
 mod placeholder;
 mod process_entry;
 mod process_list;
@@ -75,6 +74,7 @@ mod session;
 mod simulation;
 mod state;
 mod toml_error;
+mod toml_source;
 mod topology;
 mod trusted;
 mod viewer;
@@ -89,7 +89,7 @@ pub use machine::{
 pub use memory::SimulatedMemory;
 #[cfg(feature = "random")]
 pub use random::{random, random_faults, random_machine, random_script};
-pub use recording::{Header, Look, Recording, RecordingWriter};
+pub use recording::{Header, RecordedSnapshot, Recording, RecordingWriter};
 pub use seed::Seed;
 pub use session::{CallEffect, CallFault, Placeholder, Session};
 pub use simulation::Simulation;

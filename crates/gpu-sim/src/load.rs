@@ -3,8 +3,8 @@
 use crate::assemble::{assemble, unreadable};
 use crate::file::MachineFile;
 use crate::machine::Machine;
-use crate::place::{Place, date};
 use crate::recording::Recording;
+use crate::toml_source::{TomlSource, date};
 use gpu_core::{Absent, Error, ErrorKind, Result};
 use gpu_text::Hint;
 use include_dir::{Dir, include_dir};
@@ -39,7 +39,7 @@ impl Machine {
         };
         let read = |file: &str| match dir.get_file(dir.path().join(file)) {
             Some(found) => Ok(found.contents().to_vec()),
-            None => Err(Error::new(ErrorKind::Io, format!("there is no file '{file}'"))),
+            None => Err(Error::new(ErrorKind::Io, format!("file '{file}' not found"))),
         };
         load(name, &read).map_err(|error| unreadable(name, error))
     }
@@ -98,7 +98,7 @@ impl Machine {
         let found = std::fs::symlink_metadata(dir.join("machine.toml"));
         if found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             let what = format!("find 'machine.toml' in '{}'", dir.display());
-            let why = "a simulated machine has this file; --replay shows a history";
+            let why = "only simulated machines have this file; use --replay for a history";
             return Err(Error::new(ErrorKind::Invalid, what).with_source(why));
         }
         load(&name, &|file| read_file(&dir.join(file), file))
@@ -188,12 +188,12 @@ fn load(name: &str, read: &dyn Fn(&str) -> Result<Vec<u8>>) -> Result<Machine> {
     let text =
         text.map_err(|_| Error::new(ErrorKind::Invalid, "machine.toml is not valid UTF-8"))?;
     let file = MachineFile::parse(&text)?;
-    let place = Place(&text);
+    let source = TomlSource(&text);
 
     let mut recordings = BTreeMap::new();
     let named = &file.recordings;
     for entry in named.state.iter().chain(&named.reset_refused).chain(&named.other) {
-        let text = read_recording(place, entry, read)?;
+        let text = read_recording(source, entry, read)?;
         recordings.insert(entry.get_ref().clone(), text);
     }
     let mut shown = Vec::new();
@@ -201,11 +201,11 @@ fn load(name: &str, read: &dyn Fn(&str) -> Result<Vec<u8>>) -> Result<Machine> {
         let bytes = recordings.get(entry.get_ref()).map_or(&[][..], Vec::as_slice);
         let document = gpu_text::parse(bytes, &Hint::default()).map_err(|error| {
             let what = format!("recording '{}' cannot be read", entry.get_ref());
-            place.error(Some(entry.span()), &what).with_source(error)
+            source.error(Some(entry.span()), &what).with_source(error)
         })?;
         shown.push(document);
     }
-    let clock = date(place, "clock", &file.clock)?;
+    let clock = date(source, "clock", &file.clock)?;
     let base = (!shown.is_empty()).then(|| gpu_text::snapshot(&shown, clock));
     let refusal = named.reset_refused.as_ref().and_then(|entry| recordings.get(entry.get_ref()));
     let refusal = refusal.map(|bytes| {
@@ -221,7 +221,7 @@ fn load(name: &str, read: &dyn Fn(&str) -> Result<Vec<u8>>) -> Result<Machine> {
 }
 
 fn read_recording(
-    place: Place<'_>,
+    source: TomlSource<'_>,
     entry: &Spanned<String>,
     read: &dyn Fn(&str) -> Result<Vec<u8>>,
 ) -> Result<Vec<u8>> {
@@ -229,14 +229,14 @@ fn read_recording(
     let mut parts = Path::new(name).components();
     let (Some(Component::Normal(part)), None) = (parts.next(), parts.next()) else {
         let what = format!("recording '{name}' is not in the machine's own directory");
-        return Err(place.error(Some(entry.span()), &what));
+        return Err(source.error(Some(entry.span()), &what));
     };
     if part != name.as_str() {
         let what = format!("recording '{name}' is not a plain file name");
-        return Err(place.error(Some(entry.span()), &what));
+        return Err(source.error(Some(entry.span()), &what));
     }
     read(name).map_err(|error| {
         let what = format!("recording '{name}' cannot be read");
-        place.error(Some(entry.span()), &what).with_source(error)
+        source.error(Some(entry.span()), &what).with_source(error)
     })
 }

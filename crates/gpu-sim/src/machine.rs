@@ -5,8 +5,9 @@
 
 use gpu_core::{
     Absent, Bytes, Celsius, DeviceDetails, DeviceEventKind, DeviceFile, DeviceInfo,
-    DeviceProcessKind, Driver, DriverMessage, Fault, FileId, FileRole, HeldFile, MigInstance,
-    Milliwatts, Pid, ProcessInfo, ProcessState, Reading, Timestamp, Topology, Unreadable,
+    DeviceProcessKind, Driver, DriverMessage, Fault, FileId, FileRole, HeldFile, MemoryKind,
+    Milliwatts, Partition, Pid, ProcessInfo, ProcessState, Reading, Timestamp, Topology,
+    Unreadable,
 };
 use gpu_nvidia_driver::MAJOR;
 use std::collections::BTreeMap;
@@ -34,6 +35,8 @@ pub struct Machine {
     pub sees_host_pids: Reading<bool>,
     /// The devices, by index.
     pub devices: Vec<Device>,
+    /// The host memory that devices share, by NUMA node; `None` for all of it.
+    pub host_memory: BTreeMap<Option<u32>, HostShare>,
     /// The GPU device files.
     pub files: Vec<DeviceFile>,
     /// Why the holders are unknown, if they are.
@@ -69,11 +72,24 @@ pub struct Viewer {
     pub pid: Pid,
 }
 
+/// Host memory that devices share, without what they use of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostShare {
+    /// All of it.
+    pub total: Bytes,
+    /// Page cache that the kernel gives up for programs.
+    pub cache: Bytes,
+    /// What else the kernel and the programs of the host use.
+    pub other: Bytes,
+}
+
 /// A device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its identity.
     pub info: DeviceInfo,
+    /// Where its memory is.
+    pub kind: MemoryKind,
     /// Total memory.
     pub total: Reading<Bytes>,
     /// Memory that the driver takes and reports as used (NVML's version 1).
@@ -97,7 +113,7 @@ pub struct Device {
     /// Their values while a process computes on the device.
     pub busy: DeviceDetails,
     /// MIG instances; the `used` of each is its use without processes.
-    pub mig: Vec<MigInstance>,
+    pub mig: Vec<Partition>,
     /// Why its state cannot be read, if it cannot.
     pub fault: Option<Fault>,
     /// Why its processes cannot be read, if they cannot.

@@ -72,7 +72,7 @@ impl Machine {
                 complain("PIDs start at 1")?;
             }
             if numbers.insert(old, new).is_some() || !real.insert(new) {
-                complain("a PID is used twice")?;
+                complain("a PID is listed twice")?;
             }
         }
         let taken = self.numbers();

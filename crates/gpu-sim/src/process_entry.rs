@@ -4,7 +4,7 @@ use crate::date::timestamp;
 use crate::device_entry::set;
 use crate::file::{EventEntry, MemoryEntry, ProcessEntry, ReactionEntry};
 use crate::machine::{Device, Holding, Machine, Process, Reaction};
-use crate::place::Place;
+use crate::toml_source::TomlSource;
 use gpu_core::{
     Absent, Access, Bytes, DeviceProcessKind, Error, HeldFile, Pid, ProcessInfo, ProcessState,
     Result, StartTime, Timestamp, Workload,
@@ -14,17 +14,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Returns an error about one process.
-pub(crate) fn error(place: Place<'_>, entry: &ProcessEntry, what: &str) -> Error {
+pub(crate) fn error(source: TomlSource<'_>, entry: &ProcessEntry, what: &str) -> Error {
     let what = format!("process {} {what}", entry.pid.get_ref());
-    place.error(Some(entry.pid.span()), &what)
+    source.error(Some(entry.pid.span()), &what)
 }
 
 /// Adds the process that `entry` describes, or applies the entry to a recorded one.
-pub(crate) fn overlay(machine: &mut Machine, place: Place<'_>, entry: &ProcessEntry) -> Result<()> {
+pub(crate) fn overlay(
+    machine: &mut Machine,
+    source: TomlSource<'_>,
+    entry: &ProcessEntry,
+) -> Result<()> {
     let pid = Pid(*entry.pid.get_ref());
     let position = machine.processes.iter().position(|process| process.pid() == pid);
     let recorded = position.map(|position| machine.processes.swap_remove(position));
-    let process = read(&machine.devices, recorded, place, entry)?;
+    let process = read(&machine.devices, recorded, source, entry)?;
     machine.processes.push(process);
     Ok(())
 }
@@ -33,17 +37,17 @@ pub(crate) fn overlay(machine: &mut Machine, place: Place<'_>, entry: &ProcessEn
 pub(crate) fn read(
     devices: &[Device],
     recorded: Option<Process>,
-    place: Place<'_>,
+    source: TomlSource<'_>,
     entry: &ProcessEntry,
 ) -> Result<Process> {
     let pid = Pid(*entry.pid.get_ref());
     if pid == Pid(0) {
-        return Err(error(place, entry, "is invalid: PIDs start at 1"));
+        return Err(error(source, entry, "is invalid: PIDs start at 1"));
     }
     let Some(mut process) = recorded
         .or_else(|| entry.name.as_ref().map(|n| Process::new(ProcessInfo::from_name(pid, n))))
     else {
-        return Err(error(place, entry, "has no name and is in no recording"));
+        return Err(error(source, entry, "has no name and is not in any recording"));
     };
     if entry.name.is_some() {
         process.hidden = None;
@@ -51,13 +55,13 @@ pub(crate) fn read(
     if entry.gone == Some(true) {
         process.hidden = Some(Absent::NotFound);
     }
-    overlay_info(&mut process.info, place, entry)?;
+    overlay_info(&mut process.info, source, entry)?;
     if let Some(namespace) = &entry.namespace {
         process.namespace = Some((namespace.name.clone(), Pid(namespace.pid)));
     }
     if let Some(memory) = &entry.memory {
         let holdings: Result<_> =
-            memory.iter().map(|memory| holding(devices, place, entry, memory)).collect();
+            memory.iter().map(|memory| holding(devices, source, entry, memory)).collect();
         process.holdings = holdings?;
     }
     if let Some(files) = &entry.files {
@@ -66,21 +70,25 @@ pub(crate) fn read(
             .map(|(path, letters)| {
                 held_file(path, letters.get_ref()).ok_or_else(|| {
                     let what = format!("'{}' is not a fuser access string", letters.get_ref());
-                    place.error(Some(letters.span()), &what)
+                    source.error(Some(letters.span()), &what)
                 })
             })
             .collect();
         process.files = Arc::new(files?);
     }
-    overlay_reactions(&mut process, place, entry)?;
+    overlay_reactions(&mut process, source, entry)?;
     Ok(process)
 }
 
-fn overlay_info(info: &mut ProcessInfo, place: Place<'_>, entry: &ProcessEntry) -> Result<()> {
+fn overlay_info(
+    info: &mut ProcessInfo,
+    source: TomlSource<'_>,
+    entry: &ProcessEntry,
+) -> Result<()> {
     if let Some(name) = &entry.name {
         if name.len() > 15 {
-            let what = format!("has the name '{name}', longer than the kernel's 15 bytes");
-            return Err(error(place, entry, &what));
+            let what = format!("has the name '{name}', longer than the kernel's limit of 15 bytes");
+            return Err(error(source, entry, &what));
         }
         info.name.clone_from(name);
     }
@@ -98,7 +106,7 @@ fn overlay_info(info: &mut ProcessInfo, place: Place<'_>, entry: &ProcessEntry) 
     set(&mut info.cpu_time, entry.cpu_time_ms.map(Duration::from_millis));
     if let Some(workload) = &entry.workload {
         let Some(cgroup) = entry.cgroup.clone() else {
-            return Err(error(place, entry, "has a workload and no cgroup"));
+            return Err(error(source, entry, "has a workload but no cgroup"));
         };
         let (kind, id) = (workload.kind, workload.id.clone());
         info.workload = Some(Box::new(Workload { kind, id, cgroup }));
@@ -106,21 +114,25 @@ fn overlay_info(info: &mut ProcessInfo, place: Place<'_>, entry: &ProcessEntry) 
     if let Some(started) = &entry.started {
         let started = timestamp(started);
         let what = "has an invalid start; expected e.g. 2026-11-21T09:00:00Z";
-        let started = started.ok_or_else(|| error(place, entry, what))?;
+        let started = started.ok_or_else(|| error(source, entry, what))?;
         info.started_at = Ok(started);
     }
     info.kernel_thread = entry.kernel_thread.unwrap_or(info.kernel_thread);
     Ok(())
 }
 
-fn overlay_reactions(process: &mut Process, place: Place<'_>, entry: &ProcessEntry) -> Result<()> {
+fn overlay_reactions(
+    process: &mut Process,
+    source: TomlSource<'_>,
+    entry: &ProcessEntry,
+) -> Result<()> {
     if let Some(percent) = entry.cpu_percent {
         process.cpu_percent = percent;
     }
     if let Some(kill) = entry.on_kill {
         process.on_kill = reaction(kill);
         if process.on_kill == Reaction::Ignores {
-            return Err(error(place, entry, "cannot ignore SIGKILL; use 'stuck'"));
+            return Err(error(source, entry, "cannot ignore SIGKILL; use 'stuck'"));
         }
         if let Reaction::Stuck(_) = process.on_kill {
             process.on_term = process.on_kill;
@@ -153,25 +165,26 @@ fn reaction(entry: ReactionEntry) -> Reaction {
 
 fn holding(
     devices: &[Device],
-    place: Place<'_>,
+    source: TomlSource<'_>,
     entry: &ProcessEntry,
     memory: &MemoryEntry,
 ) -> Result<Holding> {
     let Some(device) = devices.iter().find(|device| device.info.id.index == memory.gpu) else {
-        let what = format!("has memory on GPU {}, which this machine lacks", memory.gpu);
-        return Err(error(place, entry, &what));
+        let what = format!("has memory on GPU {}, which is not in this machine", memory.gpu);
+        return Err(error(source, entry, &what));
     };
     let instance = memory.gpu_instance;
     if instance.is_some() && !device.mig.iter().any(|mig| mig.gpu_instance == instance) {
-        return Err(error(place, entry, "has memory in a GPU instance that does not exist"));
+        return Err(error(source, entry, "has memory in a GPU instance that does not exist"));
     }
     let load = memory.utilization_percent;
     if load.is_some_and(|load| load > 100) {
-        return Err(error(place, entry, "takes more than 100 percent of a device"));
+        return Err(error(source, entry, "uses more than 100 percent of a device"));
     }
     Ok(Holding {
         listed: memory.listed.then_some(memory.kind),
         load: load.unwrap_or(0),
+        memory_untold: (!memory.reported).then_some(Absent::NotSupported),
         load_untold: load.is_none().then_some(Absent::NotSupported),
         gpu_instance: instance,
         compute_instance: memory.compute_instance,

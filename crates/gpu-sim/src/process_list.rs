@@ -15,7 +15,7 @@ impl State {
     /// mode.
     pub(crate) fn listed(&self, device: &Device) -> Vec<DeviceProcess> {
         let mut listed = BTreeMap::new();
-        let mut unreported = (device.info.mig_enabled == Ok(true)).then_some(Absent::NotSupported);
+        let mut unreported = (device.info.partitioned == Ok(true)).then_some(Absent::NotSupported);
         let drift = self.drift(device);
         for (living, holding) in self.holdings_on(device.info.id.index) {
             let Some(entry) = entry(living, holding, drift) else { continue };

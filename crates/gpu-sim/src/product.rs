@@ -1,7 +1,7 @@
 //! Values common to all GPUs of one product.
 
 use crate::machine::Device;
-use crate::place::Place;
+use crate::toml_source::TomlSource;
 use gpu_core::{DeviceDetails, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -41,12 +41,12 @@ pub(crate) fn overlay(device: &mut Device, own: &Products, recorded: bool) {
 ///
 /// # Errors
 /// `Invalid`, with the line.
-pub(crate) fn check(devices: &[Device], own: &Products, place: Place<'_>) -> Result<()> {
+pub(crate) fn check(devices: &[Device], own: &Products, source: TomlSource<'_>) -> Result<()> {
     let named = |name: &str| devices.iter().any(|d| d.info.name.as_deref() == Ok(name));
     match own.keys().find(|product| !named(product.get_ref())) {
         Some(product) => {
-            let what = format!("no GPU of this machine is of product '{}'", product.get_ref());
-            Err(place.error(Some(product.span()), &what))
+            let what = format!("this machine has no GPU of product '{}'", product.get_ref());
+            Err(source.error(Some(product.span()), &what))
         }
         None => Ok(()),
     }

@@ -35,7 +35,7 @@ pub fn random(seed: Seed) -> Simulation {
 pub fn random_machine(seed: Seed) -> Machine {
     let mut rng = seed.child("machine");
     let mut machine = crate::empty::empty(&format!("random-{}", seed.0));
-    machine.description = format!("made: random, of seed {}", seed.0);
+    machine.description = format!("generated randomly from seed {}", seed.0);
     machine.clock = CLOCK;
     machine.booted = Timestamp(CLOCK.0 - 7 * 86_400_000);
     machine.hostname = Ok("random".to_owned());
@@ -72,7 +72,7 @@ pub fn random_faults(seed: Seed, machine: &Machine, count: usize) -> Vec<(Call, 
     let mut rng = seed.child("faults");
     let mut faults = Vec::new();
     while faults.len() < count {
-        let call = pick(&mut rng, Call::ALL);
+        let (call, _) = pick(&mut rng, Call::ALL);
         let nth = rng.random_range(1..=12);
         let reused = machine.processes.choose(&mut rng).filter(|_| rng.random_bool(0.2));
         if let Some(process) = reused {
@@ -245,7 +245,7 @@ fn event(rng: &mut ChaCha8Rng, machine: &Machine, process: &Process) -> Option<E
         7 => Event::JoinsCgroup(pid, "/user.slice/elsewhere.scope".to_owned()),
         8 => Event::Reports(device, report(rng)),
         _ => {
-            let text = format!("ask GPU {device}: it is lost");
+            let text = format!("query GPU {device}: it is lost");
             Event::Fails(device, gpu_core::Fault { kind: DeviceFault::Lost.into(), text })
         }
     })
@@ -253,8 +253,8 @@ fn event(rng: &mut ChaCha8Rng, machine: &Machine, process: &Process) -> Option<E
 
 /// Returns a random event of a device: a program error, a memory error, or loss from the bus.
 fn report(rng: &mut ChaCha8Rng) -> DeviceEventKind {
-    use DeviceEventKind::{DoubleBitEcc, SingleBitEcc, Xid};
-    pick(rng, [Xid(13), Xid(48), Xid(79), SingleBitEcc, DoubleBitEcc])
+    use DeviceEventKind::{CorrectedMemoryError, Error, UncorrectedMemoryError};
+    pick(rng, [Error(13), Error(48), Error(79), CorrectedMemoryError, UncorrectedMemoryError])
 }
 
 /// Returns the process that reuses a PID: another user's shell.

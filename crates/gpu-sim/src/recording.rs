@@ -1,6 +1,6 @@
 //! The file format of `gpuws record`: a series of snapshots of a machine.
 //!
-//! It consists of JSON lines. The first line is a [`Header`]; every other line is a [`Look`]: a
+//! It consists of JSON lines. The first line is a [`Header`]; every other line is a [`RecordedSnapshot`]: a
 //! whole [`Snapshot`] and its time since the first. The file can therefore be written over hours,
 //! and what was written before a crash is still a recording.
 
@@ -15,7 +15,7 @@ const VERSION: u32 = 1;
 /// The maximum length of the first line, in bytes; it bounds the work of rejecting other files.
 const MAX_HEADER: u64 = 1 << 20;
 /// The maximum length of a snapshot line, in bytes.
-const MAX_LOOK: u64 = 16 << 20;
+const MAX_SNAPSHOT: u64 = 16 << 20;
 /// The maximum size of a recording that is read, in bytes.
 const MAX_RECORDING: u64 = 256 << 20;
 
@@ -37,7 +37,7 @@ fn unreported() -> Reading<Topology> {
 
 /// One snapshot of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Look {
+pub struct RecordedSnapshot {
     /// The time since the first snapshot, in milliseconds.
     pub offset_ms: u64,
     /// The snapshot.
@@ -50,7 +50,7 @@ pub struct Recording {
     /// The first line.
     pub header: Header,
     /// The snapshots in time order; at least one.
-    pub looks: Vec<Look>,
+    pub snapshots: Vec<RecordedSnapshot>,
 }
 
 /// Writes a recording incrementally.
@@ -140,23 +140,26 @@ impl Recording {
                 return Err(lines.wrong("not a recording: header missing"));
             }
         };
-        let mut looks: Vec<Look> = Vec::new();
-        while let Some(line) = lines.next(MAX_LOOK)? {
-            let look: Look = serde_json::from_slice(&line).map_err(|error| {
-                if !line.ends_with(b"\n") {
-                    return lines.wrong("truncated snapshot");
-                }
-                lines.wrong("invalid snapshot").with_source(error)
-            })?;
-            if looks.last().is_some_and(|last| last.offset_ms > look.offset_ms) {
+        let (drivers, mut snapshots) =
+            (gpu_nvidia_driver::drivers(), Vec::<RecordedSnapshot>::new());
+        while let Some(line) = lines.next(MAX_SNAPSHOT)? {
+            let mut recorded: RecordedSnapshot =
+                serde_json::from_slice(&line).map_err(|error| {
+                    if !line.ends_with(b"\n") {
+                        return lines.wrong("truncated snapshot");
+                    }
+                    lines.wrong("invalid snapshot").with_source(error)
+                })?;
+            if snapshots.last().is_some_and(|last| last.offset_ms > recorded.offset_ms) {
                 return Err(lines.wrong("snapshot is older than the previous one"));
             }
-            looks.push(look);
+            recorded.snapshot.explain(&drivers);
+            snapshots.push(recorded);
         }
-        if looks.is_empty() {
+        if snapshots.is_empty() {
             return Err(lines.wrong("no snapshot"));
         }
-        Ok(Recording { header, looks })
+        Ok(Recording { header, snapshots })
     }
 }
 
@@ -173,7 +176,7 @@ impl<R: BufRead> Lines<R> {
         self.line += 1;
         let mut bounded = self.input.by_ref().take(longest + 1);
         let read = bounded.read_until(b'\n', &mut line);
-        read.map_err(|error| Error::new(ErrorKind::Io, self.place()).with_source(error))?;
+        read.map_err(|error| Error::new(ErrorKind::Io, self.position()).with_source(error))?;
         self.read = self.read.saturating_add(line.len() as u64);
         if line.len() as u64 > longest {
             return Err(if self.line == 1 {
@@ -183,16 +186,16 @@ impl<R: BufRead> Lines<R> {
             });
         }
         if self.read > MAX_RECORDING {
-            return Err(self.wrong(&format!("more than {} MiB are not read", MAX_RECORDING >> 20)));
+            return Err(self.wrong(&format!("it is longer than {} MiB", MAX_RECORDING >> 20)));
         }
         Ok(Some(line).filter(|line| !line.is_empty()))
     }
 
-    fn place(&self) -> String {
+    fn position(&self) -> String {
         format!("line {}", self.line)
     }
 
     fn wrong(&self, what: &str) -> Error {
-        Error::new(ErrorKind::Invalid, format!("{}: {what}", self.place()))
+        Error::new(ErrorKind::Invalid, format!("{}: {what}", self.position()))
     }
 }

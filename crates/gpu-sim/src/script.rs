@@ -3,8 +3,8 @@
 use crate::device_entry::fault_of;
 use crate::file::EventEntry;
 use crate::machine::{Event, Machine, Scheduled, When};
-use crate::place::Place;
 use crate::process_entry;
+use crate::toml_source::TomlSource;
 use gpu_core::{Bytes, DeviceEventKind, Pid, Result, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(crate) fn scheduled(
     machine: &Machine,
     users: &BTreeMap<String, u32>,
-    place: Place<'_>,
+    source: TomlSource<'_>,
     entry: &EventEntry,
 ) -> Result<Scheduled> {
     let after = Duration::from_millis(entry.after_ms);
@@ -26,15 +26,19 @@ pub(crate) fn scheduled(
             (When::At(Duration::from_millis(*at.get_ref()).saturating_add(after)), at.span())
         }
         (None, Some(pid)) => (When::AfterExit(Pid(*pid.get_ref()), after), pid.span()),
-        _ => return Err(place.error(None, "an event has either 'at_ms' or 'after_exit_of'")),
+        _ => {
+            return Err(
+                source.error(None, "an event requires exactly one of 'at_ms' and 'after_exit_of'")
+            );
+        }
     };
-    let complain = |what: &str| place.error(Some(span.clone()), what);
-    let mut events = changes(machine, place, entry)?;
+    let complain = |what: &str| source.error(Some(span.clone()), what);
+    let mut events = changes(machine, source, entry)?;
     let (Some(mut event), true) = (events.pop(), events.is_empty()) else {
-        return Err(complain("an event has one change, such as 'exit' or 'start'"));
+        return Err(complain("an event requires exactly one change, such as 'exit' or 'start'"));
     };
     if entry.start.as_ref().is_some_and(|start| start.started.is_some()) {
-        return Err(complain("a process that an event starts has no 'started' of its own"));
+        return Err(complain("a process started by an event must not set 'started'"));
     }
     if let Event::Start(process) = &mut event {
         let at = match when {
@@ -50,10 +54,10 @@ pub(crate) fn scheduled(
     Ok(Scheduled { when, event })
 }
 
-fn changes(machine: &Machine, place: Place<'_>, entry: &EventEntry) -> Result<Vec<Event>> {
+fn changes(machine: &Machine, source: TomlSource<'_>, entry: &EventEntry) -> Result<Vec<Event>> {
     let mut events = Vec::new();
     if let Some(start) = &entry.start {
-        let process = process_entry::read(&machine.devices, None, place, start)?;
+        let process = process_entry::read(&machine.devices, None, source, start)?;
         events.push(Event::Start(Box::new(process)));
     }
     if let Some(pid) = entry.exit {
@@ -80,7 +84,7 @@ fn changes(machine: &Machine, place: Place<'_>, entry: &EventEntry) -> Result<Ve
         events.push(Event::Fails(fails.gpu, fault_of(fails.gpu, fails.fault)));
     }
     if let Some(reports) = &entry.reports {
-        events.push(Event::Reports(reports.gpu, DeviceEventKind::Xid(reports.xid)));
+        events.push(Event::Reports(reports.gpu, DeviceEventKind::Error(reports.xid)));
     }
     Ok(events)
 }

@@ -9,6 +9,7 @@ use crate::seed::Seed;
 use crate::simulation::Simulation;
 use crate::trusted;
 use gpu_core::{Error, ErrorKind, Result};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -165,7 +166,7 @@ impl Session {
         let write = || -> io::Result<()> {
             let text = serde_json::to_vec(self)?;
             if text.len() as u64 > MAX_FILE {
-                return Err(io::Error::other("it would be larger than is read again"));
+                return Err(io::Error::other("it would exceed the size limit"));
             }
             match std::fs::remove_file(&new) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -205,6 +206,22 @@ impl Session {
         Ok(Simulation::start(machine, Seed(self.seed)))
     }
 
+    /// Returns a session that begins now, of a machine by name or path.
+    pub fn begun(machine: &Path) -> Self {
+        let is_name = crate::machines().iter().any(|known| Path::new(known.name) == machine);
+        let absolute = machine.canonicalize().ok().filter(|_| !is_name);
+        Session {
+            machine: absolute.unwrap_or_else(|| machine.to_owned()),
+            began_ns: since_boot(),
+            ..Session::default()
+        }
+    }
+
+    /// Returns the age of the session now.
+    pub(crate) fn age(&self) -> Duration {
+        self.elapsed(since_boot())
+    }
+
     /// Returns the age of the session at a time on the boot clock.
     pub fn elapsed(&self, now_ns: u64) -> Duration {
         match self.frozen_at_ms {
@@ -212,4 +229,10 @@ impl Session {
             None => Duration::from_nanos(now_ns.saturating_sub(self.began_ns)),
         }
     }
+}
+
+/// Returns the time on the boot clock, in nanoseconds.
+fn since_boot() -> u64 {
+    let now = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }

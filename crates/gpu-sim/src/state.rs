@@ -151,7 +151,11 @@ impl State {
             match fault {
                 Fault::Error(kind) => return Err(injected(call, kind, "injected")),
                 Fault::ListChanged => {
-                    return Err(injected(call, ErrorKind::Again, "the list changed meanwhile"));
+                    return Err(injected(
+                        call,
+                        ErrorKind::Again,
+                        "the list changed while it was read",
+                    ));
                 }
                 Fault::Delay(duration) => self.advance(duration),
                 Fault::Hang(duration) => {

@@ -16,7 +16,7 @@ pub(crate) fn plain(message: &str) -> String {
     let kind = if *kind == "unknown variant" { "unknown word" } else { kind };
     let hint = match nearest(unknown, expected) {
         Some(name) => format!("did you mean '{name}'?"),
-        None if expected.is_empty() => "no field is expected here".to_owned(),
+        None if expected.is_empty() => "no fields are allowed here".to_owned(),
         None => format!("expected one of {}", expected.join(", ")),
     };
     format!("{kind} '{unknown}'; {hint}")
@@ -43,7 +43,7 @@ mod tests {
         let message = "unknown field `colour`, expected `pid` or `gpu`";
         assert_eq!(plain(message), "unknown field 'colour'; expected one of pid, gpu");
         let message = "unknown field `a`, there are no fields";
-        assert_eq!(plain(message), "unknown field 'a'; no field is expected here");
+        assert_eq!(plain(message), "unknown field 'a'; no fields are allowed here");
         assert_eq!(plain("missing field `pid`"), "missing field 'pid'");
         // At most half of the characters may differ.
         assert_eq!((nearest("abxy", &["abcd"]), nearest("axy", &["abc"])), (Some("abcd"), None));

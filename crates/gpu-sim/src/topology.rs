@@ -2,7 +2,7 @@
 
 use crate::file::MachineFile;
 use crate::machine::{Device, Machine};
-use crate::place::Place;
+use crate::toml_source::TomlSource;
 use gpu_core::{Absent, Link, NvLink, PciBusId, PeerAccess, Reading, Result, Topology};
 use std::iter::repeat_n;
 
@@ -12,32 +12,34 @@ use std::iter::repeat_n;
 /// `Invalid` if it is not a square matrix with a row per device, or if its paths contradict its
 /// links.
 pub(crate) fn read(
-    place: Place<'_>,
+    source: TomlSource<'_>,
     file: &MachineFile,
     devices: usize,
 ) -> Result<Option<Topology>> {
     let Some(rows) = &file.topology else {
         return match (&file.peers, &file.paths) {
-            (Some(_), _) => Err(place.error(None, "'peers' requires 'topology'")),
-            (_, Some(_)) => Err(place.error(None, "'paths' requires 'topology'")),
+            (Some(_), _) => Err(source.error(None, "'peers' requires 'topology'")),
+            (_, Some(_)) => Err(source.error(None, "'paths' requires 'topology'")),
             (None, None) => Ok(None),
         };
     };
-    let what = "topology is no square of cells such as 'X NV2 PIX SYS', a row for each GPU";
-    let links = square(rows, devices, link).ok_or_else(|| place.error(None, what))?;
+    let what =
+        "topology must be a square matrix of cells such as 'X NV2 PIX SYS', a row for each GPU";
+    let links = square(rows, devices, link).ok_or_else(|| source.error(None, what))?;
     let peers = match &file.peers {
         Some(rows) => {
-            let what = "peers is no square of cells such as 'X OK CNS', a row for each GPU";
-            square(rows, devices, peer).ok_or_else(|| place.error(None, what))?
+            let what =
+                "peers must be a square matrix of cells such as 'X OK CNS', a row for each GPU";
+            square(rows, devices, peer).ok_or_else(|| source.error(None, what))?
         }
         None => Vec::new(),
     };
     let paths = match &file.paths {
         Some(rows) => {
-            let what = "paths is no square of cells such as 'X PIX SYS', a row for each GPU, that \
-                        has what 'topology' has where that names no NVLink";
+            let what = "paths must be a square matrix of cells such as 'X PIX SYS', a row for \
+                        each GPU, equal to 'topology' except for its NVLinks";
             let paths = square(rows, devices, link).filter(|paths| fit(&links, paths));
-            paths.ok_or_else(|| place.error(None, what))?
+            paths.ok_or_else(|| source.error(None, what))?
         }
         None => Vec::new(),
     };

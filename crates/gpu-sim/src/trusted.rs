@@ -111,7 +111,7 @@ fn private_of(user: u32, dir: &Path) -> Result<PathBuf> {
 fn unshared(user: u32, path: &Path, metadata: &Metadata, excuse: u32) -> Result<()> {
     let (owner, mode) = (metadata.uid(), metadata.mode());
     let why = if owner != user && owner != 0 && Some(owner) != outsider() {
-        format!("it belongs to user {owner}, neither you (user {user}) nor root")
+        format!("it belongs to user {owner}, neither to you (user {user}) nor to root")
     } else if mode & SHARED != 0 && mode & excuse == 0 {
         format!("it belongs to user {owner} and is writable by others (mode {:o})", mode & 0o7777)
     } else {
@@ -201,7 +201,7 @@ mod tests {
         }
         for refused in [trusted_by(asks, outer.path()), private_of(asks, &inner)] {
             let why = why(refused);
-            let reported = format!("belongs to user {owner}, neither you (user {asks}) nor");
+            let reported = format!("belongs to user {owner}, neither to you (user {asks}) nor to");
             assert!(why.contains(&reported), "{why}");
         }
         let link = tempfile::tempdir().unwrap();

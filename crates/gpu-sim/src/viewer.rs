@@ -120,7 +120,7 @@ impl State {
     pub(crate) fn info(&self, living: &Living) -> Result<ProcessInfo> {
         let process = &living.process;
         if let Some(absent) = process.hidden {
-            let what = format!("look at process {}", process.pid());
+            let what = format!("inspect process {}", process.pid());
             return Err(match absent {
                 Absent::NotPermitted => Error::new(ProcessFault::NotPermitted, what),
                 Absent::NotFound => Error::new(ProcessFault::Gone, what),

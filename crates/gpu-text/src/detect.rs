@@ -11,7 +11,7 @@ use crate::document::Kind;
 use crate::text::Text;
 use crate::{
     csv, failure, fuser, gpustat, gpustat_json, kernel_log, list, lsof, mig_list, monitor,
-    tensorflow, topology,
+    placement, tensorflow, topology,
 };
 
 /// The detected kind of a text.
@@ -89,6 +89,8 @@ pub(crate) fn of_line<'a>(
         Some(Kind::List)
     } else if tensorflow::is_row(line) {
         Some(Kind::Topo)
+    } else if placement::is_row(line) {
+        Some(Kind::Placement)
     } else {
         monitor::kind_of_header(line)
             .or_else(|| csv::kind_of_header(line))
@@ -239,6 +241,7 @@ mod tests {
             ("COMMAND PID USER FD TYPE DEVICE SIZE/OFF NODE NAME", Kind::Lsof),
             ("x 7 ann mem CHR 195,0 5 /dev/nvidia0", Kind::Lsof),
             ("[1.5] NVRM: Xid (PCI:0000:3b:00): 79, x", Kind::KernelLog),
+            ("a: (Add): /job:b/replica:0/task:0/device:CPU:0", Kind::Placement),
             ("No devices were found", Kind::Error),
             ("$ nvidia-smi --query-gpu=index,name --format=csv,noheader\n0, Test", Kind::QueryGpu),
             ("$ nvidia-smi --query-gpu=index --format=csv\nNo devices were found", Kind::Error),

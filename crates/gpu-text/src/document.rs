@@ -3,7 +3,10 @@
 //! Serialized, it is the output of `gpuws parse`: a missing value is `null`, never zero, and the
 //! field names are a stable contract.
 
+mod failures;
+
 use crate::stamp::{Stamp, TextTimes};
+pub use failures::{DeviceFailure, ErrorCode, NamedDevice, ReportedFailure};
 use gpu_core::Reading;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,51 +46,37 @@ pub enum Kind {
     Lsof,
     /// The kernel log, with messages of NVIDIA's driver: `dmesg`, `journalctl -k` or syslog.
     KernelLog,
+    /// TensorFlow's log of placed operations.
+    Placement,
     /// A failure text of a whole tool.
     Error,
 }
 
 impl Kind {
-    /// All kinds.
-    pub const ALL: [Kind; 16] = [
-        Kind::Table,
-        Kind::Q,
-        Kind::Xml,
-        Kind::QueryGpu,
-        Kind::QueryApps,
-        Kind::List,
-        Kind::Pmon,
-        Kind::Dmon,
-        Kind::Topo,
-        Kind::P2p,
-        Kind::Mig,
-        Kind::Gpustat,
-        Kind::Fuser,
-        Kind::Lsof,
-        Kind::KernelLog,
-        Kind::Error,
+    /// All kinds, each with its name in JSON.
+    pub const NAMED: [(&str, Kind); 17] = [
+        ("table", Kind::Table),
+        ("q", Kind::Q),
+        ("xml", Kind::Xml),
+        ("query_gpu", Kind::QueryGpu),
+        ("query_apps", Kind::QueryApps),
+        ("list", Kind::List),
+        ("pmon", Kind::Pmon),
+        ("dmon", Kind::Dmon),
+        ("topo", Kind::Topo),
+        ("p2p", Kind::P2p),
+        ("mig", Kind::Mig),
+        ("gpustat", Kind::Gpustat),
+        ("fuser", Kind::Fuser),
+        ("lsof", Kind::Lsof),
+        ("kernel_log", Kind::KernelLog),
+        ("placement", Kind::Placement),
+        ("error", Kind::Error),
     ];
 
     /// Returns the name used in JSON.
     pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Table => "table",
-            Kind::Q => "q",
-            Kind::Xml => "xml",
-            Kind::QueryGpu => "query_gpu",
-            Kind::QueryApps => "query_apps",
-            Kind::List => "list",
-            Kind::Pmon => "pmon",
-            Kind::Dmon => "dmon",
-            Kind::Topo => "topo",
-            Kind::P2p => "p2p",
-            Kind::Mig => "mig",
-            Kind::Gpustat => "gpustat",
-            Kind::Fuser => "fuser",
-            Kind::Lsof => "lsof",
-            Kind::KernelLog => "kernel_log",
-            Kind::Error => "error",
-        }
+        Kind::NAMED[self as usize].0
     }
 }
 
@@ -106,27 +95,37 @@ pub struct Document {
     pub cuda_version: Option<String>,
     /// The GPUs, in the order of the text.
     pub gpus: Vec<Gpu>,
-    /// The processes. Null if the text has no process table or says that it is not supported; empty
-    /// if it says that there are none.
+    /// The processes. Null if the text has no process table or reports that it is unsupported;
+    /// empty if it lists no process.
     pub processes: Option<Vec<Process>>,
     /// The MIG devices.
     pub mig_devices: Vec<MigDevice>,
     /// Column names of pmon, dmon, CSV and the lists of mig.
     pub columns: Vec<String>,
-    /// Rows of pmon, dmon and the lists of mig, by column name.
+    /// Rows of pmon, dmon, CSV and the lists of mig, by column name.
     pub rows: Vec<BTreeMap<String, Value>>,
     /// The matrix of topo. Null if the text does not contain it.
     pub topology: Option<Topology>,
     /// Rows of fuser -v and lsof.
     pub holders: Vec<Holder>,
-    /// IDs of the processes that fuser or lsof could not read, by their own messages.
+    /// IDs of the processes that fuser or lsof could not read, according to their messages.
     pub unreadable_pids: BTreeSet<u32>,
     /// Failures of the whole tool.
     pub errors: Vec<ErrorCode>,
     /// Error messages of the driver in the kernel log, in the order of the text.
     pub driver_messages: Vec<DriverMessage>,
+    /// Operations in TensorFlow's log of placements, in the order of the text; without it if there
+    /// are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub placements: Vec<Placement>,
     /// Lines that could not be parsed, at most 1000.
     pub unread: Vec<Unread>,
+    /// The other outputs in the text, in its order; without them if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Document>,
+    /// The line that reports each of `errors`, in their order; at most 200 characters each.
+    #[serde(skip)]
+    pub error_lines: Vec<String>,
     /// The failures that name a device.
     #[serde(skip)]
     pub device_failures: Vec<DeviceFailure>,
@@ -164,7 +163,10 @@ impl Document {
             unreadable_pids: BTreeSet::new(),
             errors: Vec::new(),
             driver_messages: Vec::new(),
+            placements: Vec::new(),
             unread: Vec::new(),
+            others: Vec::new(),
+            error_lines: Vec::new(),
             device_failures: Vec::new(),
             lists_mig: false,
             listing: None,
@@ -175,30 +177,22 @@ impl Document {
     /// Records a line that could not be read; `line` counts from 1.
     pub(crate) fn note_unread(&mut self, line: usize, text: &str, why: &'static str) {
         if self.unread.len() < Self::MAX_UNREAD {
-            let text = text.chars().take(200).collect();
-            self.unread.push(Unread { line, text, why });
+            self.unread.push(Unread { line, text: start_of(text), why });
+        }
+    }
+
+    /// Adds a failure of the whole tool, once, with the line that reports it.
+    pub(crate) fn note_error(&mut self, code: ErrorCode, line: &str) {
+        if !self.errors.contains(&code) {
+            self.errors.push(code);
+            self.error_lines.push(start_of(line));
         }
     }
 }
 
-/// A failure of one device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceFailure {
-    /// What failed.
-    pub code: ErrorCode,
-    /// The device as the text names it.
-    pub device: NamedDevice,
-    /// Whether MIG will be enabled, if that is pending.
-    pub enables_mig: bool,
-}
-
-/// A device as a failure text names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NamedDevice {
-    /// By its PCI address.
-    Bus(gpu_core::PciBusId),
-    /// By its index.
-    Index(u32),
+/// Returns the start of a line of the text.
+fn start_of(line: &str) -> String {
+    line.trim().chars().take(200).collect()
 }
 
 /// A line that could not be read.
@@ -268,6 +262,8 @@ pub struct Gpu {
     #[serde(serialize_with = "value_or_null")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<bool>"))]
     pub mig_enabled: Reading<bool>,
+    /// What TensorFlow's log reports of the GPU. Null in any other text.
+    pub tensorflow: Option<TensorFlowDevice>,
     /// The values that the health of the GPU is judged by.
     #[serde(skip)]
     pub details: gpu_core::DeviceDetails,
@@ -292,9 +288,48 @@ impl Default for Gpu {
             persistence: Err(NotRecorded),
             display_active: Err(NotRecorded),
             mig_enabled: Err(NotRecorded),
+            tensorflow: None,
             details: gpu_core::DeviceDetails::default(),
         }
     }
+}
+
+/// What TensorFlow's log reports of a device at start-up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TensorFlowDevice {
+    /// CUDA compute capability, such as 6.1. Null if the text does not contain it.
+    pub compute_capability: Option<String>,
+    /// Core clock, in MHz, which version 1 calls memoryClockRate. Null if the text does not contain
+    /// it.
+    pub clock_mhz: Option<u64>,
+    /// Free memory, in MiB; the used memory of the GPU is the rest of its total. Null if the text
+    /// does not contain it.
+    pub memory_free_mib: Option<u64>,
+    /// The devices that TensorFlow created on this GPU, in the order of the text.
+    pub logical_devices: Vec<LogicalDevice>,
+}
+
+/// A device of TensorFlow on a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LogicalDevice {
+    /// Name as printed, such as /job:localhost/replica:0/task:0/device:GPU:0.
+    pub name: String,
+    /// Memory limit, in MiB. Null if the text does not contain it.
+    pub memory_mib: Option<u64>,
+}
+
+/// An operation that TensorFlow has placed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Placement {
+    /// Name of the node. Null if it was executed eagerly.
+    pub name: Option<String>,
+    /// The operation, such as MatMul. Null if the text does not contain it.
+    pub op: Option<String>,
+    /// Full name of the device, as printed.
+    pub device: String,
 }
 
 /// A process on a device, as printed.
@@ -418,8 +453,8 @@ pub struct DriverMessage {
     /// Number in NVIDIA's Xid catalog. Null if the message only says that the GPU has fallen off
     /// the bus, or is an error of an NVSwitch.
     pub xid: Option<u32>,
-    /// Number of an error of an NVSwitch, whose PCI bus ID is then the one above. Null for one of a
-    /// GPU.
+    /// NVSwitch error number; the PCI bus ID above is then that of the NVSwitch. Null for GPU
+    /// errors.
     pub sxid: Option<u32>,
     /// Process ID on the host. Null if the message has none.
     pub pid: Option<u32>,
@@ -434,6 +469,9 @@ pub struct DriverMessage {
     /// The time of the message, as far as its line has it.
     #[serde(skip)]
     pub(crate) stamp: Option<Stamp>,
+    /// The message without its time.
+    #[serde(skip)]
+    pub(crate) message: gpu_core::DriverMessage,
 }
 
 /// The matrix of `topo`, by its printed names.
@@ -450,7 +488,7 @@ pub struct Topology {
     pub numa_affinity: BTreeMap<String, Option<String>>,
 }
 
-/// A cell of `pmon` or `dmon`.
+/// A cell of `pmon`, `dmon` or CSV.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
@@ -463,91 +501,6 @@ pub enum Value {
     Number(f64),
     /// Anything else.
     Text(String),
-}
-
-/// The failure of a whole tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum ErrorCode {
-    /// nvidia-smi could not talk to the driver.
-    DriverNotRunning,
-    /// Library and kernel module are of different versions.
-    NvmlMismatch,
-    /// The CUDA library that a program loads does not fit the driver.
-    CudaMismatch,
-    /// No devices were found.
-    NoDevices,
-    /// A device's handle could not be obtained.
-    DeviceHandle,
-    /// A reset was refused.
-    ResetRefused,
-    /// There is no `libnvidia-ml.so.1`.
-    NoLibrary,
-    /// The operating system blocks the device.
-    Blocked,
-    /// The caller lacks the permission.
-    NotPermitted,
-    /// A change of the MIG mode is pending.
-    MigPending,
-    /// All NVLinks of a device are inactive.
-    NvlinksInactive,
-    /// NVML or CUDA fails with an unknown error at its start: most often a container lost the right
-    /// to open its devices.
-    LostAccess,
-    /// The container runtime cannot give a container its GPUs.
-    ContainerRuntime,
-    /// The driver got no memory from the kernel: system memory, not that of a device.
-    DriverOutOfMemory,
-    /// The driver could not initialise a device.
-    InitFailed,
-    /// The driver's kernel module could not be loaded.
-    ModuleNotLoaded,
-    /// The kernel reports a task that does not run.
-    TaskHung,
-    /// The driver works again only after a reboot.
-    RebootRequired,
-    /// A process was ended because of system memory: by the kernel, a cgroup, Slurm, Kubernetes or
-    /// Ray.
-    HostMemory,
-    /// The memory of a process that ended was not given back in time.
-    MemoryNotReturned,
-    /// CUDA may create no context on a device: it is exclusive and in use, or prohibited.
-    DeviceBusy,
-    /// CUDA finds no device.
-    NoCudaDevice,
-    /// A program asks for a device that does not exist, or that is hidden from it.
-    NoSuchDevice,
-    /// The driver is older than the CUDA version of the program requires.
-    DriverTooOld,
-    /// A program was not built for the architecture of the device.
-    NoKernelImage,
-    /// A kernel of a program accessed memory wrongly, or failed an assertion.
-    MemoryAccess,
-    /// A kernel ran too long on a device with a display.
-    LaunchTimeout,
-    /// A program met an uncorrected memory error of a device.
-    EccError,
-    /// A device behind NVLink switches is not registered with its fabric.
-    FabricNotReady,
-    /// A process uses CUDA after a fork of one that used it.
-    ForkedProcess,
-    /// MPS is not reachable.
-    MpsUnavailable,
-    /// NCCL failed, and does not say why.
-    NcclError,
-    /// CUDA failed with an unknown error.
-    CudaUnknown,
-    /// The kernel's driver of an AMD or Intel GPU reports that the GPU hung or was reset.
-    GpuHung,
-    /// Kubernetes has no GPU for a pod.
-    NoFreeGpu,
-    /// There is no `nvidia-smi`.
-    NoTool,
-    /// nvidia-smi does not know an option or a field.
-    BadQuery,
-    /// Any other failure text.
-    Other,
 }
 
 /// Keeps a row if there is room; returns whether it was kept.
@@ -573,8 +526,8 @@ mod tests {
 
     #[test]
     fn kind_has_same_name_in_json() {
-        for kind in Kind::ALL {
-            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        for (name, kind) in Kind::NAMED {
+            assert_eq!((kind.name(), serde_json::to_value(kind).unwrap()), (name, name.into()));
         }
     }
 

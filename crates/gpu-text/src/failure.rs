@@ -5,14 +5,18 @@
 //! [`ErrorCode::Other`].
 
 mod phrases;
+mod quoted;
 mod vocabulary;
 
 pub(crate) use vocabulary::{SHORTEST, codes};
 
 use crate::command;
-use crate::document::{DeviceFailure, Document, ErrorCode, Gpu, Kind, NamedDevice};
+use crate::document::{
+    DeviceFailure, Document, ErrorCode, Gpu, Kind, NamedDevice, ReportedFailure,
+};
 use crate::kernel_log;
 use crate::text::Text;
+use quoted::reported;
 use vocabulary::MAX_PASSAGE;
 
 /// The maximum number of words in which the name of a device is searched, and the maximum number of
@@ -23,25 +27,32 @@ const MAX_DEVICE_FAILURES: usize = 256;
 /// Records in `document` the failure that `line` reports; returns whether it reports one. A kernel
 /// log message is not a failure of a tool.
 pub(crate) fn note(document: &mut Document, line: &str) -> bool {
+    note_shown(document, line, |_| line)
+}
+
+/// As [`note`], with the line to show for a failure.
+fn note_shown<'a>(
+    document: &mut Document,
+    line: &str,
+    shown: impl Fn(ErrorCode) -> &'a str,
+) -> bool {
     if kernel_log::is_row(line, std::iter::empty()) {
         return false;
     }
     let codes = codes(line);
     let found = !codes.is_empty();
     for code in codes {
-        if !document.errors.contains(&code) {
-            document.errors.push(code);
-        }
+        document.note_error(code, shown(code));
         let of_device =
             [ErrorCode::DeviceHandle, ErrorCode::MigPending, ErrorCode::NvlinksInactive];
         // A listing names the device in the previous row.
         let above = document.gpus.last().and_then(|gpu| gpu.index).map(NamedDevice::Index);
         if of_device.contains(&code)
             && document.device_failures.len() < MAX_DEVICE_FAILURES
-            && let Some(device) = named_device(line).or(above)
+            && let Some((device, index)) = named_device(line).or(above.map(|above| (above, None)))
         {
             let enables_mig = !line.to_lowercase().contains("disable");
-            document.device_failures.push(DeviceFailure { code, device, enables_mig });
+            document.device_failures.push(DeviceFailure { code, device, index, enables_mig });
         }
     }
     found
@@ -49,7 +60,7 @@ pub(crate) fn note(document: &mut Document, line: &str) -> bool {
 
 /// Returns the failures that the snapshot attributes to no device: their text names no device, or
 /// one whose figures come from another time.
-pub fn unattributed(documents: &[Document]) -> Vec<ErrorCode> {
+pub fn unattributed(documents: &[Document]) -> Vec<ReportedFailure> {
     let has_figures = |device: NamedDevice| {
         let is_it = |gpu: &&Gpu| match device {
             NamedDevice::Bus(bus) => gpu.bus_id.as_ref().is_some_and(|id| id.parse() == Ok(bus)),
@@ -63,13 +74,18 @@ pub fn unattributed(documents: &[Document]) -> Vec<ErrorCode> {
             let mut of_code = document.device_failures.iter().filter(|it| it.code == *code);
             of_code.any(|it| *code != ErrorCode::DeviceHandle || !has_figures(it.device))
         };
-        document.errors.iter().copied().filter(|code| !named(code)).collect::<Vec<_>>()
+        let reported = document.errors.iter().zip(&document.error_lines);
+        let others = reported.filter(|(code, _)| !named(code));
+        let failures =
+            others.map(|(code, line)| ReportedFailure { code: *code, line: line.clone() });
+        failures.collect::<Vec<_>>()
     };
     documents.iter().flat_map(of).collect()
 }
 
-/// Returns the device that a failure text names: by its PCI address, or as `GPU 3` or `GPU3`.
-fn named_device(text: &str) -> Option<NamedDevice> {
+/// Returns the device that a failure text names: by its PCI address, with the index before it, or
+/// as `GPU 3` or `GPU3`.
+fn named_device(text: &str) -> Option<(NamedDevice, Option<u32>)> {
     let mut index = None;
     let mut before = "";
     for word in text.split_whitespace().take(MAX_WORDS) {
@@ -79,17 +95,17 @@ fn named_device(text: &str) -> Option<NamedDevice> {
         if address.contains(':')
             && let Ok(bus) = address.parse()
         {
-            return Some(NamedDevice::Bus(bus));
+            return Some((NamedDevice::Bus(bus), index));
         }
         let number = match bare.get(..3) {
             Some(gpu) if gpu.eq_ignore_ascii_case("gpu") => &bare[3..],
             _ if before.eq_ignore_ascii_case("gpu") => bare,
             _ => "",
         };
-        index = index.or_else(|| number.parse().ok().map(NamedDevice::Index));
+        index = index.or_else(|| number.parse().ok());
         before = bare;
     }
-    index
+    index.map(|index| (NamedDevice::Index(index), None))
 }
 
 /// Returns whether only programs print such a line. People do not write it in prose, so it counts
@@ -128,7 +144,8 @@ fn is_of_log(code: ErrorCode) -> bool {
 /// that consists mostly of complaints.
 pub(crate) fn is_failure(text: &Text) -> bool {
     const MAX_LINES: usize = 60;
-    if text.lines().any(|(_, line)| codes(line).into_iter().any(is_of_log)) {
+    let is_logged = |line| codes(&reported(line)).into_iter().any(is_of_log);
+    if text.lines().any(|(_, line)| is_logged(line)) {
         return true;
     }
     let filled = text.lines().filter(|(_, line)| !line.trim().is_empty());
@@ -151,9 +168,14 @@ pub(crate) fn is_failure(text: &Text) -> bool {
 pub(crate) fn parse(text: &Text) -> Document {
     let mut document = Document::new(Kind::Error);
     for passage in passages(text) {
-        if !note(&mut document, &passage.joined) {
+        // A phrase may be wrapped, so that no line has it.
+        let shown = |code| {
+            let mut lines = passage.lines.iter().map(|(_, line)| *line);
+            lines.find(|line| codes(line).contains(&code)).unwrap_or(&passage.joined)
+        };
+        if !note_shown(&mut document, &passage.joined, shown) {
             for (number, line) in passage.lines {
-                document.note_unread(number, line, "says of no failure");
+                document.note_unread(number, line, "reports no failure");
             }
         }
     }
@@ -176,8 +198,7 @@ fn passages(text: &Text) -> impl Iterator<Item = Passage<'_>> {
         // The rest of an overlong passage becomes the next passage.
         while passage.joined.len() < MAX_PASSAGE {
             let (_, line) = passage.lines.last()?;
-            let words = line.split_whitespace();
-            for word in words {
+            for word in reported(line).split_whitespace() {
                 passage.joined.push_str(word);
                 passage.joined.push(' ');
             }
@@ -286,13 +307,15 @@ mod tests {
 
     #[test]
     fn failure_names_its_device() {
-        let bus = |text: &str| Some(NamedDevice::Bus(text.parse().unwrap()));
+        let at = |text: &str, index| Some((NamedDevice::Bus(text.parse().unwrap()), index));
+        let bus = |text: &str| at(text, None);
+        let index = |index| Some((NamedDevice::Index(index), None));
         for (text, device) in [
             ("the device handle for gpu 0000:0A:00.0: GPU is lost.", bus("0000:0a:00.0")),
-            ("the device handle for GPU0: 00000000:3B:00.0: Unknown Error", bus("3b:00.0")),
+            ("the device handle for GPU3: 00000000:3B:00.0: Unknown Error", at("3b:00.0", Some(3))),
             ("pending disable state for GPU 00000000:0A:00.0:In use by", bus("0a:00.0")),
-            ("GPU 3 is lost", Some(NamedDevice::Index(3))),
-            ("GPU3: fallen off the bus", Some(NamedDevice::Index(3))),
+            ("GPU 3 is lost", index(3)),
+            ("GPU3: fallen off the bus", index(3)),
             ("a GPU is lost", None),
             ("a GPU at 12:30 is lost", None),
         ] {

@@ -34,14 +34,14 @@ pub(crate) fn parse(text: &Text) -> Document {
         // something else.
         let read = !holders.is_empty() || (is_new_file && rest.is_empty());
         if document.holders.len() + holders.len() > Document::MAX_ROWS {
-            document.note_unread(number, line, "more rows than are kept");
+            document.note_unread(number, line, "row limit exceeded");
         } else if read {
             let of_file = |holder| Holder { device: file.clone(), ..holder };
             document.holders.extend(holders.into_iter().map(of_file));
         } else if let Some(pid) = unreadable(line) {
             document.unreadable_pids.insert(pid);
         } else if !is_chatter(line) && !failure::note(&mut document, line) {
-            document.note_unread(number, line, "no row of fuser's");
+            document.note_unread(number, line, "not a row of fuser");
         }
     }
     document
@@ -286,7 +286,7 @@ mod tests {
         let most = of_count(Document::MAX_ROWS);
         assert_eq!((most.holders.len(), most.unread.len()), (Document::MAX_ROWS, 0));
         let more = of_count(Document::MAX_ROWS + 1);
-        assert_eq!((more.holders.len(), more.unread[0].why), (0, "more rows than are kept"));
+        assert_eq!((more.holders.len(), more.unread[0].why), (0, "row limit exceeded"));
     }
 
     const PIECES: &[&str] =

@@ -17,13 +17,13 @@ pub(crate) fn parse(text: &Text) -> Document {
             continue;
         }
         let Some(row) = row(line) else {
-            document.note_unread(number, line, "no row of gpustat");
+            document.note_unread(number, line, "not a row of gpustat");
             continue;
         };
         let (gpu, processes) = row;
         let index = gpu.index;
         if !keep(&mut document.gpus, gpu) {
-            document.note_unread(number, line, "more rows than are kept");
+            document.note_unread(number, line, "row limit exceeded");
             continue;
         }
         let Some(processes) = processes else { continue };
@@ -33,7 +33,11 @@ pub(crate) fn parse(text: &Text) -> Document {
             let process = user_of(word).map(|process| Process { gpu_index: index, ..process });
             let kept = document.processes.as_mut().zip(process);
             if !kept.is_some_and(|(kept, process)| keep(kept, process)) {
-                document.note_unread(number, word, "no process of gpustat, or more than are kept");
+                document.note_unread(
+                    number,
+                    word,
+                    "not a process of gpustat, or process limit exceeded",
+                );
             }
         }
     }

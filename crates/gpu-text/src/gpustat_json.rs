@@ -84,20 +84,20 @@ pub(crate) fn parse(text: &Text) -> Option<Document> {
     let json = text.as_str().get(offset..).unwrap_or_default();
     let mut objects = serde_json::Deserializer::from_str(json).into_iter::<Machine>();
     let Some(Ok(machine)) = objects.next() else {
-        document.note_unread(number, start, "no whole JSON of gpustat");
+        document.note_unread(number, start, "incomplete JSON of gpustat");
         return Some(document);
     };
     let end = offset + objects.byte_offset();
     for (number, line) in text.lines() {
         let at = line.as_ptr() as usize - text.as_str().as_ptr() as usize;
         if !(offset..end).contains(&at) && !line.trim().is_empty() {
-            document.note_unread(number, line, "no part of the JSON of gpustat");
+            document.note_unread(number, line, "not part of the JSON of gpustat");
         }
     }
     document.driver_version = machine.driver_version;
     for device in machine.gpus {
         if !keep(&mut document.gpus, gpu(&device)) {
-            document.note_unread(number, start, "more rows than are kept");
+            document.note_unread(number, start, "row limit exceeded");
             break;
         }
         let Some(listed) = device.processes else { continue };
@@ -105,7 +105,7 @@ pub(crate) fn parse(text: &Text) -> Option<Document> {
         let all = document.processes.get_or_insert_default();
         let kept = listed.into_iter().all(|listed| keep(all, process(device.index, listed)));
         if !kept {
-            document.note_unread(number, start, "more rows than are kept");
+            document.note_unread(number, start, "row limit exceeded");
         }
     }
     Some(document)

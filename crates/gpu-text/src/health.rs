@@ -8,6 +8,7 @@ use gpu_core::{
     Absent, Celsius, ComputeMode, DeviceDetails, Fabric, FabricState, MemoryHealth, Reading,
     RecoveryAction, ThrottleReasons,
 };
+use gpu_nvidia_driver::recovery_action_named;
 
 /// NVML's number of an unknown error.
 const UNKNOWN_ERROR: u32 = 999;
@@ -15,14 +16,14 @@ const UNKNOWN_ERROR: u32 = 999;
 /// The maximum length of a configuration problem, in characters.
 const MAX_WORDS: usize = 100;
 
-/// Reasons for low clocks, with NVML's bits.
-const THROTTLE: [(&str, u64); 6] = [
-    ("hw_thermal_slowdown", 0x040),
-    ("hw_power_brake_slowdown", 0x080),
-    ("hw_power_brake", 0x080),
-    ("sw_thermal_slowdown", 0x020),
-    ("hw_slowdown", 0x008),
-    ("sw_power_cap", 0x004),
+/// Reasons for low clocks, by the end of their names.
+const THROTTLE: [(&str, ThrottleReasons); 6] = [
+    ("hw_thermal_slowdown", ThrottleReasons::HARDWARE_THERMAL),
+    ("hw_power_brake_slowdown", ThrottleReasons::HARDWARE_POWER_BRAKE),
+    ("hw_power_brake", ThrottleReasons::HARDWARE_POWER_BRAKE),
+    ("sw_thermal_slowdown", ThrottleReasons::SOFTWARE_THERMAL),
+    ("hw_slowdown", ThrottleReasons::HARDWARE_SLOWDOWN),
+    ("sw_power_cap", ThrottleReasons::SOFTWARE_POWER_CAP),
 ];
 
 /// Reads a leaf within the sections `path`, the innermost last.
@@ -115,7 +116,7 @@ pub(crate) fn leaf(details: &mut DeviceDetails, path: &[String], key: &str, valu
         }
         (_, "gpu_recovery_action") => {
             // `None` is an action here; elsewhere it marks a missing value.
-            let known = RecoveryAction::from_name(value);
+            let known = recovery_action_named(value);
             let other = field::absent(value).map_or(Ok(RecoveryAction::Other), Err);
             details.reset_status.get_or_insert_default().recovery = known.map_or(other, Ok);
         }
@@ -200,11 +201,11 @@ fn banks(health: &mut MemoryHealth, key: &str, value: &str) {
 }
 
 fn throttle(details: &mut DeviceDetails, key: &str, value: &str) {
-    let Some((_, bit)) = THROTTLE.iter().find(|(name, _)| key.ends_with(name)) else { return };
+    let Some((_, reason)) = THROTTLE.iter().find(|(name, _)| key.ends_with(name)) else { return };
     let Ok(is_active) = field::switch(value) else { return };
     let reasons = &mut details.activity.get_or_insert_default().throttle;
-    let known = reasons.map_or(0, |reasons| reasons.0);
-    *reasons = Ok(ThrottleReasons(if is_active { known | bit } else { known }));
+    let known = reasons.unwrap_or_default();
+    *reasons = Ok(if is_active { known | *reason } else { known });
 }
 
 /// Sums the uncorrected errors since the driver was loaded: of device memory and of SRAM, or before

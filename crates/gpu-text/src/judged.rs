@@ -16,7 +16,7 @@ fn can_be_judged(device: &DeviceState) -> bool {
         // An implausible figure still shows that the text has one.
         sample.memory.used.is_ok() || sample.memory.used == Err(gpu_core::Absent::Implausible)
     });
-    let of_instances = device.mig.iter().flatten().any(|mig| mig.memory.used.is_ok());
+    let of_instances = device.partitions.iter().flatten().any(|mig| mig.memory.used.is_ok());
     let has_details = device.details.as_ref().is_ok_and(|known| !known.is_empty());
     has_figures || of_instances || has_details
 }
@@ -27,9 +27,10 @@ pub fn lacking(documents: &[Document]) -> &'static str {
     if documents.is_empty() {
         return "it contains no output of nvidia-smi, fuser or lsof, and no Xid";
     }
-    if documents.iter().all(|document| document.kind == Kind::Mig) {
-        "it lists profiles or instances of MIG (nvidia-smi mig), which say nothing of memory \
-         in use"
+    if documents.iter().all(|document| document.kind == Kind::Placement) {
+        "it is a log of placed operations; gpuws parse --json has them"
+    } else if documents.iter().all(|document| document.kind == Kind::Mig) {
+        "it lists profiles or instances of MIG (nvidia-smi mig), which do not show memory in use"
     } else {
         "it has no GPU memory figures and no Xid"
     }

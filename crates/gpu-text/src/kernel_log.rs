@@ -1,7 +1,7 @@
 //! The error messages of NVIDIA's driver and of its NVSwitches in the kernel log, as `dmesg`,
 //! `journalctl -k` and syslog print it.
 //!
-//! [`gpu_core::DriverMessage`] reads a message; this module finds it in a line, reads the time
+//! [`parse_message`] reads a message; this module finds it in a line, reads the time
 //! before it, and joins messages of three lines. It skips all other lines of the kernel.
 
 use crate::document::{Document, DriverMessage, ErrorCode, Kind, keep};
@@ -11,7 +11,8 @@ use crate::log_prefix;
 use crate::stamp::{self, Stamp, TextTimes};
 use crate::text::Text;
 use crate::work_meter;
-use gpu_core::{DriverMessageKind, Timestamp};
+use gpu_core::Timestamp;
+use gpu_nvidia_driver::{SXID, XID, parse_message};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -29,10 +30,9 @@ pub(crate) fn parse(text: &Text) -> Document {
         let mut codes = failure::codes(line);
         codes.retain(|code| *code != ErrorCode::Other);
         if codes.is_empty() && !is_of_kernel(line) {
-            document.note_unread(number, line, "no line of a kernel log");
+            document.note_unread(number, line, "not a line of a kernel log");
         }
-        codes.retain(|code| !document.errors.contains(code));
-        document.errors.extend(codes);
+        codes.into_iter().for_each(|code| document.note_error(code, line));
     }
     document
 }
@@ -67,7 +67,7 @@ fn read(text: &Text, document: &mut Document, starts: impl Fn(usize) -> bool) ->
             found.insert(number);
             found.extend(following.take(more).map(|(number, _)| number));
         } else {
-            document.note_unread(number, line, "more rows than are kept");
+            document.note_unread(number, line, "row limit exceeded");
         }
     }
     found
@@ -87,7 +87,7 @@ fn message<'a>(
     let (before, text) = line.split_at(start_in(line)?);
     let text = log_prefix::after(before, text)?;
     let at = Timestamp(0);
-    if let Some(message) = gpu_nvidia_driver::parse_message(text, at) {
+    if let Some(message) = parse_message(text, at) {
         return Some((message, 0));
     }
     if !text.starts_with(FIRST_OF_THREE) {
@@ -99,7 +99,7 @@ fn message<'a>(
         more += 1;
     }
     work_meter::add(joined.len());
-    Some((gpu_nvidia_driver::parse_message(&joined, at)?, more))
+    Some((parse_message(&joined, at)?, more))
 }
 
 /// Returns whether a line has the prefix of a kernel log line.
@@ -122,32 +122,28 @@ fn is_field_of_journal(line: &str) -> bool {
 }
 
 fn row(message: gpu_core::DriverMessage, stamp: Option<Stamp>) -> DriverMessage {
-    let (xid, sxid) = match message.kind {
-        DriverMessageKind::Xid(code) => (Some(code), None),
-        DriverMessageKind::SXid(code) => (None, Some(code)),
-        DriverMessageKind::FallenOffBus => (None, None),
-    };
     DriverMessage {
         time_unix_ms: match stamp {
             Some(Stamp::Zoned(at, _)) => u64::try_from(at).ok(),
             _ => None,
         },
         bus_id: message.bus.to_string(),
-        xid,
-        sxid,
+        xid: message.code.number_in(XID),
+        sxid: message.code.number_in(SXID),
         pid: message.pid.map(|pid| pid.0),
-        process: message.process,
+        process: message.process.clone(),
         gpu_instance_id: message.gpu_instance,
         compute_instance_id: message.compute_instance,
-        text: message.text,
+        text: message.text.clone(),
         stamp,
+        message,
     }
 }
 
-/// Converts a row back to a message; `times` has the times of its text.
-pub(crate) fn of_row(row: &DriverMessage, times: TextTimes) -> Option<gpu_core::DriverMessage> {
+/// Returns the message of a row with its time; `times` has the times of its text.
+pub(crate) fn of_row(row: &DriverMessage, times: TextTimes) -> gpu_core::DriverMessage {
     let at = row.stamp.and_then(|stamp| times.resolve(stamp));
-    Some(gpu_core::DriverMessage {
+    gpu_core::DriverMessage {
         at: at.unwrap_or(gpu_core::DriverMessage::UNDATED),
         elapsed: match row.stamp {
             Some(Stamp::Boot(since) | Stamp::Yearless(since)) if at.is_none() => {
@@ -158,18 +154,8 @@ pub(crate) fn of_row(row: &DriverMessage, times: TextTimes) -> Option<gpu_core::
         is_local: at.is_some()
             && matches!(row.stamp, Some(Stamp::Local(_) | Stamp::Yearless(_)))
             && !times.has_zone(),
-        bus: row.bus_id.parse().ok()?,
-        kind: match (row.xid, row.sxid) {
-            (Some(code), _) => DriverMessageKind::Xid(code),
-            (None, Some(code)) => DriverMessageKind::SXid(code),
-            (None, None) => DriverMessageKind::FallenOffBus,
-        },
-        pid: row.pid.map(gpu_core::Pid),
-        process: row.process.clone(),
-        gpu_instance: row.gpu_instance_id,
-        compute_instance: row.compute_instance_id,
-        text: row.text.clone(),
-    })
+        ..row.message.clone()
+    }
 }
 
 #[cfg(test)]
@@ -360,7 +346,7 @@ mod tests {
     fn messages_past_the_limit_are_unread() {
         let document = of(&format!("{XID}\n").repeat(Document::MAX_ROWS + 1));
         assert_eq!(document.driver_messages.len(), Document::MAX_ROWS);
-        assert_eq!(document.unread[0].why, "more rows than are kept");
+        assert_eq!(document.unread[0].why, "row limit exceeded");
     }
 
     const PIECES: &[&str] = &[
@@ -387,9 +373,6 @@ mod tests {
             let document = of(&text);
             let filled = text.lines().filter(|line| !line.trim().is_empty()).count();
             prop_assert!(document.driver_messages.len() + document.unread.len() <= filled);
-            for message in &document.driver_messages {
-                prop_assert!(of_row(message, TextTimes::default()).is_some());
-            }
         }
 
         #[test]

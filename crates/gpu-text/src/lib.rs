@@ -44,9 +44,11 @@ mod log_prefix;
 mod lsof;
 mod mig_list;
 mod monitor;
+mod of_kind;
 pub mod oom;
 mod parse;
 mod paste;
+mod placement;
 mod q;
 mod report;
 mod sections;
@@ -60,8 +62,8 @@ mod work_meter;
 mod xml;
 
 pub use document::{
-    DeviceFailure, Document, DriverMessage, ErrorCode, Gpu, Holder, Kind, MigDevice, NamedDevice,
-    Process, Topology, Unread, Value,
+    DeviceFailure, Document, DriverMessage, ErrorCode, Gpu, Holder, Kind, LogicalDevice, MigDevice,
+    NamedDevice, Placement, Process, ReportedFailure, TensorFlowDevice, Topology, Unread, Value,
 };
 pub use failure::unattributed;
 pub use judged::{lacking, shows_health};

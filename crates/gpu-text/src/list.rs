@@ -43,10 +43,10 @@ pub(crate) fn parse(text: &Text) -> Document {
                     ..MigDevice::default()
                 });
             }
-            Some(_) => document.note_unread(number, line, "more rows than are kept"),
+            Some(_) => document.note_unread(number, line, "row limit exceeded"),
             None if nvlink(&mut document, line) => {}
             None if failure::note(&mut document, line) => {}
-            None => document.note_unread(number, line, "no line of a device listing"),
+            None => document.note_unread(number, line, "not a line of a device list"),
         }
     }
     document

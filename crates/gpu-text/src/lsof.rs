@@ -20,15 +20,15 @@ pub(crate) fn parse(text: &Text) -> Document {
             continue;
         }
         let Some(holder) = read(line) else {
-            document.note_unread(number, line, "no row of lsof's");
+            document.note_unread(number, line, "not a row of lsof");
             continue;
         };
         if let (Some(pid), true) = (holder.pid, is_denied(&holder)) {
             document.unreadable_pids.insert(pid);
         } else if narrow && !is_gpu(&holder) {
-            document.note_unread(number, line, "no GPU device file");
+            document.note_unread(number, line, "not a GPU device file");
         } else if document.holders.len() >= Document::MAX_ROWS {
-            document.note_unread(number, line, "more rows than are kept");
+            document.note_unread(number, line, "row limit exceeded");
         } else {
             document.holders.push(holder);
         }

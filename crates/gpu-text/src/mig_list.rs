@@ -33,7 +33,7 @@ pub(crate) fn parse(text: &Text) -> Document {
         } else if line.contains("MIG ") && line.trim_start().starts_with('|') {
             let row = row(line, columns);
             if row.is_none_or(|row| !keep(&mut document.rows, row)) {
-                document.note_unread(number, line, "a row that is cut or mangled");
+                document.note_unread(number, line, "truncated or malformed row");
             }
         }
     }

@@ -20,7 +20,7 @@ const COLUMNS: [&str; 19] = [
 ];
 
 /// The maximum number of cells kept.
-const MAX_CELLS: usize = 1_000_000;
+pub(crate) const MAX_CELLS: usize = 1_000_000;
 
 /// Parses the output; `reported` has the column names if the text has no header.
 pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Document {
@@ -43,7 +43,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Doc
             continue;
         }
         if cells >= MAX_CELLS || document.rows.len() >= Document::MAX_ROWS {
-            document.note_unread(number, line, "more rows than are kept");
+            document.note_unread(number, line, "row limit exceeded");
             continue;
         }
         let mut row = line;
@@ -54,7 +54,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Doc
         let row = read(row, &columns);
         if row.is_empty() {
             if !failure::note(&mut document, line) {
-                document.note_unread(number, line, "no row of the columns above");
+                document.note_unread(number, line, "not a row of the columns above");
             }
         } else {
             cells += columns.len();
@@ -116,7 +116,8 @@ fn is_name(column: &str) -> bool {
     column == "command" || column == "name"
 }
 
-fn value(cell: &str, is_text: bool) -> Value {
+/// Types a cell; `is_text`: it is kept as printed.
+pub(crate) fn value(cell: &str, is_text: bool) -> Value {
     let cell = cell.trim();
     if cell.is_empty() || cell == "-" || (!is_text && field::absent(cell).is_some()) {
         return Value::Null;

@@ -1,14 +1,12 @@
 //! The entry point: bytes to a document.
 
-use crate::command;
 use crate::detect::{self, Recognized};
 use crate::document::{Document, Kind};
+use crate::of_kind::of_kind;
 use crate::paste;
+use crate::placement;
 use crate::text::Text;
-use crate::{
-    csv, failure, fuser, gpustat, gpustat_json, kernel_log, list, lsof, mig_list, monitor, q,
-    table, tensorflow, topology, xml,
-};
+use crate::{csv, sections};
 
 /// What the caller knows about a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,11 +28,11 @@ pub struct Unrecognized {
 }
 
 fn known() -> String {
-    let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
-    names.join(", ")
+    Kind::NAMED.map(|(name, _)| name).join(", ")
 }
 
-/// Parses a text of one kind.
+/// Parses a text. Of several outputs in it, the first of the detected kind is the document and the
+/// rest are its [`others`](Document::others); with a hint, the whole text is one output.
 ///
 /// # Errors
 /// [`Unrecognized`] when the hint has no kind and no line of the text identifies it.
@@ -50,12 +48,36 @@ pub fn parse(bytes: &[u8], hint: &Hint) -> Result<Document, Unrecognized> {
     let recognized = detect::recognize(&text)
         .filter(|recognized| hint.fields.is_none() || recognized.kind != Kind::Error);
     match (recognized, &hint.fields) {
-        (Some(Recognized { kind, fields }), reported) => {
-            Ok(of_kind(&text, kind, reported.as_deref().or(fields.as_deref())))
+        (Some(Recognized { kind, fields }), None) => {
+            let document = of_kind(&text, kind, fields.as_deref());
+            Ok(with_others(document, sections::of(&text)))
         }
+        (Some(Recognized { kind, .. }), Some(fields)) => Ok(of_kind(&text, kind, Some(fields))),
         (None, Some(fields)) => Ok(of_kind(&text, csv::kind_of_fields(fields), Some(fields))),
         (None, None) => Err(Unrecognized { what: describe(bytes, &text) }),
     }
+}
+
+/// Adds the other outputs of a text to a document of the whole text, which has read the lines of
+/// its kind everywhere. If a second report of all devices follows, it is the first report alone.
+fn with_others(mut document: Document, mut parts: Vec<Document>) -> Document {
+    let is_own = |part: &Document| part.kind == document.kind;
+    // A web page can tear one table apart; each report names the driver once.
+    let is_report = |part: &Document| {
+        let of_all = matches!(part.kind, Kind::Table | Kind::Q | Kind::Xml);
+        of_all && is_own(part) && part.driver_version.is_some()
+    };
+    if parts.iter().filter(|part| is_report(part)).count() > 1 {
+        let first = parts.iter().position(is_report).map(|first| parts.remove(first));
+        document = first.unwrap_or(document);
+    } else {
+        parts.retain(|part| !is_own(part));
+    }
+    // TensorFlow prints placements in the log of its start.
+    if parts.iter().any(|part| part.kind == Kind::Placement) {
+        document.unread.retain(|unread| !placement::is_row(&unread.text));
+    }
+    Document { others: parts, ..document }
 }
 
 /// Returns whether a file is binary, such as a program or an archive: more than a twentieth of its
@@ -71,65 +93,12 @@ fn is_binary(bytes: &[u8]) -> bool {
 /// Describes an unrecognised text in one word or phrase.
 fn describe(bytes: &[u8], text: &Text) -> &'static str {
     if text.lines().all(|(_, line)| line.trim().is_empty()) {
-        "an empty text"
+        "empty text"
     } else if bytes.iter().take(64 << 10).any(|byte| *byte == 0) {
         "a binary file"
     } else {
         "the text"
     }
-}
-
-/// Parses a text of a known kind; `fields` has the columns if it has no header.
-pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Document {
-    let mut document = match kind {
-        Kind::Table => table::parse(text),
-        Kind::Q => q::parse(text),
-        Kind::Xml => xml::parse(text),
-        Kind::QueryGpu | Kind::QueryApps => csv::parse(text, kind, fields),
-        Kind::List => list::parse(text),
-        Kind::Pmon | Kind::Dmon => monitor::parse(text, kind, fields),
-        Kind::Topo if text.lines().any(|(_, line)| tensorflow::is_row(line)) => {
-            tensorflow::parse(text)
-        }
-        Kind::Topo | Kind::P2p => topology::parse(text, kind),
-        Kind::Mig => mig_list::parse(text),
-        Kind::Gpustat => gpustat_json::parse(text).unwrap_or_else(|| gpustat::parse(text)),
-        Kind::Fuser => fuser::parse(text),
-        Kind::Lsof => lsof::parse(text),
-        Kind::KernelLog => kernel_log::parse(text),
-        Kind::Error => failure::parse(text),
-    };
-    text.lines().for_each(|(_, line)| document.times.take_line(line));
-    if !matches!(kind, Kind::KernelLog | Kind::Xml) {
-        kernel_log::take_unread(text, &mut document);
-    }
-    // Shell output around the text is not part of it.
-    document.unread.retain(|unread| !command::is_between(&unread.text));
-    if text.is_cut() {
-        let last = text.lines().map(|(number, _)| number).last().unwrap_or(0);
-        document.note_unread(last, "", "the text exceeds the size limit");
-    }
-    if is_silent(&document) {
-        for (number, line) in text.lines().filter(|(_, line)| !line.trim().is_empty()) {
-            document.note_unread(number, line, "nothing of this kind");
-        }
-    }
-    document
-}
-
-/// Returns whether a parser found no data of its kind and no statement that there is none.
-fn is_silent(document: &Document) -> bool {
-    let Document { gpus, processes, mig_devices, columns, rows, topology, holders, .. } = document;
-    let found = gpus.is_empty() && processes.is_none() && mig_devices.is_empty();
-    found
-        && columns.is_empty()
-        && rows.is_empty()
-        && topology.is_none()
-        && holders.is_empty()
-        && document.errors.is_empty()
-        && document.driver_messages.is_empty()
-        && document.driver_version.is_none()
-        && document.unread.is_empty()
 }
 
 #[cfg(test)]
@@ -143,8 +112,8 @@ mod tests {
 
     #[test]
     fn unknown_text_error_suggests_options() {
-        assert!(unknown(b"").starts_with("an empty text is not recognised"));
-        assert!(unknown(b" \n\n").starts_with("an empty text is not recognised"));
+        assert!(unknown(b"").starts_with("empty text is not recognised"));
+        assert!(unknown(b" \n\n").starts_with("empty text is not recognised"));
         assert!(unknown(b"\x7fELF\0\0\0\0").starts_with("a binary file is not recognised"));
         let message = unknown(b"0, 7 MiB\n");
         assert!(message.starts_with("the text is not recognised"), "{message}");
@@ -174,6 +143,43 @@ mod tests {
     }
 
     #[test]
+    fn every_output_of_a_text_is_kept_apart() {
+        let table = |version: &str, pid: &str| {
+            format!(
+                "+-----------------------------------------------------------------+\n\
+                 | NVIDIA-SMI {version}       Driver Version: {version}                    |\n\
+                 |    0      {pid}      C   ...bin/python                      2248MiB |\n\
+                 +-----------------------------------------------------------------+\n"
+            )
+        };
+        let reset =
+            "$ sudo nvidia-smi --gpu-reset\nUnable to reset this GPU because it's being used\n";
+        let fuser = "$ sudo fuser -v /dev/nvidia*\n/dev/nvidia0:   ann  7 F...m x\n";
+        let parsed = |text: &str| parse(text.as_bytes(), &Hint::default()).unwrap();
+        let pids = |document: &Document| -> Vec<_> {
+            document.processes.iter().flatten().filter_map(|process| process.pid).collect()
+        };
+
+        let document = parsed(&[&table("400.1", "4631"), reset, fuser].concat());
+        assert_eq!((document.kind, pids(&document)), (Kind::Table, vec![4631]));
+        let others: Vec<Kind> = document.others.iter().map(|other| other.kind).collect();
+        assert_eq!(others, [Kind::Error, Kind::Fuser]);
+        assert_eq!(document.others[1].holders.len(), 1);
+
+        let document = parsed(&[&*table("400.1", "4631"), &table("400.2", "77"), fuser].concat());
+        assert_eq!(
+            (document.driver_version.as_deref(), pids(&document)),
+            (Some("400.1"), vec![4631])
+        );
+        let second = &document.others[0];
+        assert_eq!((second.driver_version.as_deref(), pids(second)), (Some("400.2"), vec![77]));
+        assert_eq!(document.others[1].kind, Kind::Fuser);
+
+        let one = parsed(&table("400.1", "4631"));
+        assert_eq!(serde_json::to_value(&one).unwrap().get("others"), None);
+    }
+
+    #[test]
     fn text_of_other_kind_is_entirely_unread() {
         let unread = |kind, text: &str| {
             let document =
@@ -182,7 +188,7 @@ mod tests {
         };
         assert_eq!(
             unread(Kind::Xml, "a\n\nb\n"),
-            [(1, "nothing of this kind"), (3, "nothing of this kind")]
+            [(1, "not a line of this kind"), (3, "not a line of this kind")]
         );
         for (kind, text) in [
             (Kind::Table, "| NVIDIA-SMI 400.1  Driver Version: 400.1 |\n"),
@@ -232,7 +238,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_give_deterministic_bounded_document(
             bytes in prop::collection::vec(any::<u8>(), 0..300),
-            kind in prop::sample::select(Kind::ALL.to_vec()),
+            kind in prop::sample::select(Kind::NAMED.map(|(_, kind)| kind).to_vec()),
         ) {
             let hint = Hint { kind: Some(kind), fields: None };
             let document = parse(&bytes, &hint).unwrap();

@@ -79,7 +79,7 @@ impl Reader {
         }
         match leaf(text) {
             Some((_, value)) if last && !is_whole(value) => {
-                self.report.unread(number, text, "the text ends within this value");
+                self.report.unread(number, text, "the text ends in the middle of this value");
             }
             // An empty value is not a value: `Processes :` differs from `Processes : None`.
             Some((_, "")) => {}

@@ -2,7 +2,7 @@
 
 use crate::detect::{self, Recognized};
 use crate::document::{Document, ErrorCode, Kind};
-use crate::parse::of_kind;
+use crate::of_kind::of_kind;
 use crate::text::{self, Text};
 use crate::{command, failure, gpustat_json, paste};
 
@@ -12,8 +12,12 @@ const MAX_SECTIONS: usize = 1000;
 /// Parses a paste of several consecutive outputs, possibly with shell prompts between them, into
 /// one document each, in order. Skips text of no known kind.
 pub fn sections(bytes: &[u8]) -> Vec<Document> {
-    let text = paste::clean(bytes);
-    let parts = text::split(&text, &starts(&text));
+    of(&paste::clean(bytes))
+}
+
+/// Parses each output of a text.
+pub(crate) fn of(text: &Text) -> Vec<Document> {
+    let parts = text::split(text, &starts(text));
     parts.iter().filter_map(read).collect()
 }
 

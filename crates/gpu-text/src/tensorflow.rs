@@ -4,7 +4,7 @@
 //! `DMA: 0 1 2 …` of `Y` and `N`; later versions print `edge matrix` without that word. The
 //! properties of one device are consecutive, so they belong to the last named device.
 
-use crate::document::{Document, Gpu, Kind, Topology};
+use crate::document::{Document, Gpu, Kind, LogicalDevice, TensorFlowDevice, Topology};
 use crate::field;
 use crate::text::Text;
 use std::collections::BTreeMap;
@@ -33,11 +33,16 @@ pub(crate) fn parse(text: &Text) -> Document {
         if let Some(index) = found(line).filter(|_| gpus.len() < MAX_DEVICES) {
             gpus.entry(index).or_insert_with(|| Gpu { index: Some(index), ..Gpu::default() });
             (current, in_matrix) = (Some(index), false);
-        } else if let Some((index, name, bus_id)) = created(line) {
-            let gpu = gpus.entry(index).or_default();
-            gpu.index = Some(index);
-            gpu.name = gpu.name.take().or_else(|| field::text(name));
-            gpu.bus_id = gpu.bus_id.take().or_else(|| field::text(bus_id));
+        } else if let Some(created) = created(line) {
+            if gpus.len() >= MAX_DEVICES && !gpus.contains_key(&created.index) {
+                document.note_unread(number, line, "device limit exceeded");
+                continue;
+            }
+            let gpu = gpus.entry(created.index).or_default();
+            gpu.index = Some(created.index);
+            gpu.name = gpu.name.take().or_else(|| field::text(created.name));
+            gpu.bus_id = gpu.bus_id.take().or_else(|| field::text(created.bus_id));
+            created.note(gpu.tensorflow.get_or_insert_default());
             (current, in_matrix) = (None, false);
         } else if is_matrix(line) {
             (current, in_matrix) = (None, true);
@@ -50,23 +55,29 @@ pub(crate) fn parse(text: &Text) -> Document {
         } else if let Some(topology) = topology.as_mut().filter(|_| in_matrix) {
             if !read_matrix(line, topology) {
                 in_matrix = false;
-                document.note_unread(number, line, "no row of the matrix");
+                document.note_unread(number, line, "not a row of the matrix");
             }
         } else if let Some(gpu) = current.and_then(|index| gpus.get_mut(&index)) {
             if !read_properties(line, gpu) {
-                document.note_unread(number, line, "no property of a device");
+                document.note_unread(number, line, "not a device property");
             }
         } else {
-            document.note_unread(number, line, "says nothing of devices");
+            document.note_unread(number, line, "contains no device data");
         }
     }
     document.gpus = gpus.into_values().collect();
+    for gpu in &mut document.gpus {
+        let free = gpu.tensorflow.as_ref().and_then(|device| device.memory_free_mib);
+        if let (Ok(total), Some(free)) = (gpu.memory_total_mib, free) {
+            gpu.memory_used_mib = Ok(total.saturating_sub(free));
+        }
+    }
     document.topology = topology;
     document
 }
 
 /// Removes the time and the source location from a log line.
-fn message(line: &str) -> &str {
+pub(crate) fn message(line: &str) -> &str {
     let line = line.trim();
     match line.split_once(".cc:") {
         Some((_, rest)) => rest.split_once(']').map_or(line, |(_, message)| message.trim()),
@@ -81,13 +92,50 @@ fn found(line: &str) -> Option<u32> {
     rest.starts_with("with properties").then(|| index.parse().ok())?
 }
 
-/// Parses `… (device: 0, name: …, pci bus id: …, compute capability: …)`.
-fn created(line: &str) -> Option<(u32, &str, &str)> {
-    let rest = line.split_once("(device: ").filter(|_| line.contains("TensorFlow device"))?.1;
+/// A line that assigns a device of TensorFlow to a GPU.
+struct Created<'a> {
+    index: u32,
+    name: &'a str,
+    bus_id: &'a str,
+    capability: Option<&'a str>,
+    logical: Option<LogicalDevice>,
+}
+
+impl Created<'_> {
+    fn note(self, device: &mut TensorFlowDevice) {
+        let capability = self.capability.and_then(field::text);
+        device.compute_capability = device.compute_capability.take().or(capability);
+        let known = &mut device.logical_devices;
+        let new = self.logical.filter(|new| known.iter().all(|known| known.name != new.name));
+        known.extend(new.filter(|_| known.len() < MAX_DEVICES));
+    }
+}
+
+/// Parses `Created TensorFlow device (/device:GPU:0 with 10413 MB memory) -> physical GPU (device:
+/// 0, name: …, pci bus id: …, compute capability: …)`. From version 2.5 on it begins with `Created
+/// device /job:…` and has no parentheses; version 0 prints no memory.
+fn created(line: &str) -> Option<Created<'_>> {
+    let (head, rest) = line.split_once("device: ")?;
+    let head = head.split_once("Created ").or_else(|| head.split_once("Creating "))?.1;
+    let head = match head.strip_prefix("TensorFlow device (") {
+        Some(head) => head,
+        None => head.strip_prefix("device ").filter(|head| head.starts_with('/'))?,
+    };
     let (index, rest) = rest.split_once(", name: ")?;
     let (name, rest) = rest.split_once(", pci bus id: ")?;
-    let bus_id = rest.split([',', ')']).next()?;
-    Some((index.trim().parse().ok()?, name, bus_id))
+    let mut rest = rest.split([',', ')']);
+    let logical = head.split([' ', ')']).next().filter(|name| name.starts_with('/'));
+    let memory = head.split_once(" with ").and_then(|(_, memory)| memory.split_once(" MB"));
+    Some(Created {
+        index: index.trim().parse().ok()?,
+        name,
+        bus_id: rest.next()?,
+        capability: rest.next().and_then(|rest| rest.trim().strip_prefix("compute capability: ")),
+        logical: logical.and_then(field::identifier).map(|name| LogicalDevice {
+            name,
+            memory_mib: memory.and_then(|(memory, _)| memory.parse().ok()),
+        }),
+    })
 }
 
 fn is_matrix(line: &str) -> bool {
@@ -149,6 +197,7 @@ fn read_properties(line: &str, gpu: &mut Gpu) -> bool {
     let mut starts: Vec<(usize, &str)> =
         KEYS.iter().filter_map(|key| Some((line.find(key)?, *key))).collect();
     starts.sort_unstable();
+    let device = gpu.tensorflow.get_or_insert_default();
     for (at, (start, key)) in starts.iter().enumerate() {
         let end = starts.get(at + 1).map_or(line.len(), |(next, _)| *next);
         let value = line.get(start + key.len()..end).unwrap_or_default();
@@ -159,10 +208,25 @@ fn read_properties(line: &str, gpu: &mut Gpu) -> bool {
             "totalMemory:" | "Total memory:" | "deviceMemorySize:" => {
                 gpu.memory_total_mib = field::mib(value);
             }
+            "freeMemory:" | "Free memory:" => device.memory_free_mib = field::mib(value).ok(),
+            "major:" | "computeCapability:" => device.compute_capability = field::text(value),
+            "minor:" => {
+                let major = device.compute_capability.take();
+                let both = major.zip(field::text(value));
+                device.compute_capability = both.map(|(major, minor)| format!("{major}.{minor}"));
+            }
+            "memoryClockRate" | "coreClock:" => device.clock_mhz = mhz(value),
             _ => {}
         }
     }
     !starts.is_empty()
+}
+
+/// Parses a clock in GHz, in MHz: `(GHz): 1.582`, `(GHz) 0.8235`, `1.6GHz`.
+fn mhz(value: &str) -> Option<u64> {
+    let number = value.trim_start_matches("(GHz)").trim_start_matches(':').trim();
+    let ghz: f64 = number.trim_end_matches("GHz").parse().ok()?;
+    (0.0..=100.0).contains(&ghz).then(|| (ghz * 1000.0).round() as u64)
 }
 
 #[cfg(test)]
@@ -192,6 +256,13 @@ mod tests {
         assert_eq!(gpus, [(Some(0), Some("Test 980")), (Some(1), Some("Test 1080"))]);
         assert_eq!(document.gpus[1].bus_id.as_deref(), Some("0000:05:00.0"));
         assert_eq!(document.gpus[1].memory_total_mib, Ok(11_182));
+        assert_eq!(document.gpus[1].memory_used_mib, Ok(164), "total - free");
+        let start = document.gpus[1].tensorflow.as_ref().unwrap();
+        assert_eq!((start.clock_mhz, start.memory_free_mib), (Some(1_500), Some(11_018)));
+        assert_eq!(start.compute_capability.as_deref(), Some("6.1"));
+        let start = document.gpus[0].tensorflow.as_ref().unwrap();
+        assert_eq!(start.compute_capability.as_deref(), Some("5.2"));
+        assert_eq!(start.logical_devices[0].name, "/device:GPU:0");
         let topology = document.topology.as_ref().unwrap();
         assert_eq!(topology.columns, ["GPU0", "GPU1"]);
         assert_eq!(topology.matrix["GPU1"]["GPU0"].as_deref(), Some("N"));
@@ -214,6 +285,52 @@ mod tests {
         assert_eq!(document.gpus[1].memory_total_mib, Ok(24_269));
         assert_eq!(document.topology.unwrap().matrix["GPU0"]["GPU1"].as_deref(), Some("Y"));
         assert_eq!(document.unread, []);
+    }
+
+    #[test]
+    fn logical_devices_are_those_of_their_gpu() {
+        let line = |logical: &str, mb: u32, gpu: u32| {
+            format!(
+                "x.cc:1] Created TensorFlow device (/job:a/device:GPU:{logical} with {mb} MB memory) \
+                 -> physical GPU (device: {gpu}, name: Test P4, pci bus id: 0000:0{gpu}:00.0, \
+                 compute capability: 6.1)\n"
+            )
+        };
+        let new = "x.cc:1] Created device /job:a/device:GPU:2 with 700 MB memory:  -> device: 3, \
+                   name: Test A2, pci bus id: 0000:03:00.0, compute capability: 8.6\n";
+        let text = [line("0", 500, 1), line("1", 600, 1), line("1", 600, 1), new.into()].concat();
+        let document = of(&text);
+        let devices = |at: usize| {
+            let device = document.gpus[at].tensorflow.as_ref().unwrap();
+            let devices = device.logical_devices.iter();
+            devices.map(|one| (one.name.as_str(), one.memory_mib.unwrap())).collect::<Vec<_>>()
+        };
+        assert_eq!(devices(0), [("/job:a/device:GPU:0", 500), ("/job:a/device:GPU:1", 600)]);
+        assert_eq!(devices(1), [("/job:a/device:GPU:2", 700)]);
+        assert_eq!(document.gpus[1].name.as_deref(), Some("Test A2"));
+        let capability = &document.gpus[1].tensorflow.as_ref().unwrap().compute_capability;
+        assert_eq!((document.gpus[1].index, capability.as_deref()), (Some(3), Some("8.6")));
+        assert!(document.unread.is_empty() && text.lines().all(is_row));
+    }
+
+    #[test]
+    fn devices_are_bounded() {
+        let line = |gpu: usize| format!("x.cc:1] Created device /x -> device: {gpu}, name: a, b\n");
+        let document = of(&(0..MAX_DEVICES + 3).map(line).collect::<String>());
+        assert_eq!((document.gpus.len(), document.unread.len()), (MAX_DEVICES, 3));
+    }
+
+    #[test]
+    fn clock_is_read_in_each_form() {
+        for (text, want) in [
+            ("(GHz): 1.582", Some(1_582)),
+            ("(GHz) 0.8235", Some(824)),
+            ("1.6GHz", Some(1_600)),
+            ("fast", None),
+            ("-1", None),
+        ] {
+            assert_eq!(mhz(text), want, "{text}");
+        }
     }
 
     #[test]

@@ -65,9 +65,9 @@ pub(crate) fn parse(text: &Text, kind: Kind) -> Document {
         });
         match row {
             Some(row) if topology.matrix.len() < MAX_DEVICES => row.keep(&mut topology),
-            Some(_) => document.note_unread(number, line, "more rows than are kept"),
+            Some(_) => document.note_unread(number, line, "row limit exceeded"),
             None if in_legend || failure::note(&mut document, line) => {}
-            None => document.note_unread(number, line, "no row of the matrix"),
+            None => document.note_unread(number, line, "not a row of the matrix"),
         }
     }
     if header.is_some() {

@@ -70,10 +70,7 @@ impl Tree {
                 Ok(_) => {}
                 Err(_) => {
                     let at = usize::try_from(reader.error_position()).unwrap_or(source.len());
-                    return Some((
-                        at.min(source.len()),
-                        "this is no well-formed XML, or it is cut",
-                    ));
+                    return Some((at.min(source.len()), "malformed or truncated XML"));
                 }
             }
         }

@@ -167,8 +167,10 @@ mod tests {
             assert_eq!(ValueType::named(&plain.to_string()), Some(plain));
             assert_eq!(ValueType::named(&reference.to_string()), Some(reference));
             assert_eq!(Dtype::named(&name.to_lowercase()), Some(plain.dtype));
-            assert_eq!(plain.dtype.bits().unwrap_or(0), u32::from(*bits));
+            assert_eq!(plain.dtype.bits(), (*bits > 0).then_some(u32::from(*bits)), "{name}");
         }
+        let sizes = [Dtype::FLOAT, Dtype::INT64, Dtype::STRING, Dtype::RESOURCE].map(Dtype::bits);
+        assert_eq!(sizes, [Some(32), Some(64), None, None]);
         assert_eq!((ValueType::numbered(0), ValueType::numbered(100)), (None, None));
         assert_eq!((Dtype::named("DT_"), Dtype::named("é"), Dtype::named("")), (None, None, None));
     }

@@ -15,18 +15,19 @@ pub(crate) const ANCHOR: u16 = 32;
 /// disk block does not hit both.
 pub(crate) const COPY: u16 = 64;
 
-/// Returns the index of the frame that the one at `place` is compared with; `None` for a key frame.
-pub(crate) fn base(place: u16) -> Option<u16> {
-    match place {
+/// Returns the index of the frame that the one at `position` is compared with; `None` for a key frame.
+pub(crate) fn base(position: u16) -> Option<u16> {
+    match position {
         0 => None,
-        _ if place.is_multiple_of(ANCHOR) => Some(0),
-        _ => Some(place & (place - 1)),
+        _ if position.is_multiple_of(ANCHOR) => Some(0),
+        _ => Some(position & (position - 1)),
     }
 }
 
 /// Returns the indices that lead to this one, the key frame first and this one last.
-pub(crate) fn path(place: u16) -> Vec<u16> {
-    let mut path: Vec<u16> = std::iter::successors(Some(place), |place| base(*place)).collect();
+pub(crate) fn path(position: u16) -> Vec<u16> {
+    let mut path: Vec<u16> =
+        std::iter::successors(Some(position), |position| base(*position)).collect();
     path.reverse();
     path
 }
@@ -40,10 +41,10 @@ mod tests {
         assert_eq!(path(0), [0]);
         assert_eq!(path(39), [0, 32, 36, 38, 39]);
         assert_eq!(path(511).len(), 7);
-        for place in 0..LENGTH {
-            assert!(path(place).len() <= 7 && path(place)[0] == 0, "{place}");
-            let dependent = (0..LENGTH).filter(|other| path(*other).contains(&place)).count();
-            assert!(place == 0 || dependent <= usize::from(ANCHOR), "{place}: {dependent}");
+        for position in 0..LENGTH {
+            assert!(path(position).len() <= 7 && path(position)[0] == 0, "{position}");
+            let dependent = (0..LENGTH).filter(|other| path(*other).contains(&position)).count();
+            assert!(position == 0 || dependent <= usize::from(ANCHOR), "{position}: {dependent}");
         }
     }
 }

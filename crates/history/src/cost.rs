@@ -11,7 +11,7 @@ use std::ops::Range;
 /// Returns all damage of a day, in the order of the index.
 pub(crate) fn all(shard: &Shard) -> Vec<Damage> {
     let mut found = not_in_index(shard);
-    let (mut told, mut before) = (BTreeSet::new(), None);
+    let (mut reported, mut before) = (BTreeSet::new(), None);
     for at in 0..shard.entries() {
         let what = match shard.entry(at) {
             None => Some(DamageKind::Entry),
@@ -22,11 +22,11 @@ pub(crate) fn all(shard: &Shard) -> Vec<Damage> {
         };
         // Frames that are lost together are reported together.
         let in_row = what.clone().filter(is_in_rows);
-        let is_told = in_row.is_some() && in_row == before;
+        let is_reported = in_row.is_some() && in_row == before;
         before = in_row;
-        let Some(what) = what.filter(|_| !is_told) else { continue };
+        let Some(what) = what.filter(|_| !is_reported) else { continue };
         let damage = of(shard, at, what);
-        if told.insert(damage.clone()) {
+        if reported.insert(damage.clone()) {
             found.push(damage);
         }
     }
@@ -61,7 +61,7 @@ fn not_in_index(shard: &Shard) -> Vec<Damage> {
 
 /// Returns the checksum of the frame that another is compared with; `None` if it is lost.
 fn base(shard: &Shard, at: usize, entry: &Entry) -> Option<Option<u32>> {
-    if entry.place == 0 {
+    if entry.position == 0 {
         return Some(None);
     }
     let path = shard.path(at)?;
@@ -112,7 +112,7 @@ fn lost_before(shard: &Shard, at: usize) -> Option<usize> {
 fn without_base(shard: &Shard, at: usize) -> usize {
     let after = (at + 1..shard.entries()).take(MAX_CHUNK);
     let after = after.map_while(|at| Some((at, shard.entry(at)?)));
-    let of_chunk = after.take_while(|(_, entry)| entry.is_copy || entry.place != 0);
+    let of_chunk = after.take_while(|(_, entry)| entry.is_copy || entry.position != 0);
     of_chunk.filter(|(at, entry)| !entry.is_copy && shard.path(*at).is_none()).count()
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn row(shard: &Shard, at: usize, what: &DamageKind) -> Range<usize> {
 fn before_lost_copy(shard: &Shard, row: Range<usize>) -> usize {
     let mut copies = row.clone().filter_map(|at| shard.entry(at)).take_while(|entry| {
         // The chunk of the frames before it ends with the next key frame.
-        entry.is_copy || entry.place != 0
+        entry.is_copy || entry.position != 0
     });
     if !copies.any(|entry| entry.is_copy) {
         return 0;
@@ -148,7 +148,7 @@ fn before_lost_copy(shard: &Shard, row: Range<usize>) -> usize {
         match shard.entry(at) {
             None => break,
             Some(entry) if entry.is_copy => {}
-            Some(entry) if entry.place == 0 => {
+            Some(entry) if entry.position == 0 => {
                 return if shard.data(at, None).is_ok() { 0 } else { count };
             }
             Some(_) => count += 1,
@@ -159,15 +159,16 @@ fn before_lost_copy(shard: &Shard, row: Range<usize>) -> usize {
 
 /// Returns how many frames cannot be read without the data of this one, itself included.
 fn dependent(shard: &Shard, at: usize, entry: &Entry) -> usize {
-    if entry.place == 0 {
+    if entry.position == 0 {
         let other = other_copy(shard, at, entry);
         if entry.is_copy || other.is_some_and(|other| shard.data(other, None).is_ok()) {
             return 0;
         }
     }
     let after = (at + 1..shard.entries()).take(MAX_CHUNK).filter_map(|at| shard.entry(at));
-    let of_chunk = after.take_while(|after| after.is_copy || after.place > entry.place);
-    let depends = |after: &Entry| !after.is_copy && chunk::path(after.place).contains(&entry.place);
+    let of_chunk = after.take_while(|after| after.is_copy || after.position > entry.position);
+    let depends =
+        |after: &Entry| !after.is_copy && chunk::path(after.position).contains(&entry.position);
     1 + of_chunk.filter(depends).count()
 }
 
@@ -176,7 +177,7 @@ fn other_copy(shard: &Shard, at: usize, entry: &Entry) -> Option<usize> {
     let mut after = (at + 1..shard.entries())
         .take(MAX_CHUNK)
         .filter_map(|at| Some((at, shard.entry(at)?)))
-        .take_while(|(_, after)| after.is_copy || after.place != 0)
+        .take_while(|(_, after)| after.is_copy || after.position != 0)
         .take(chunk::LENGTH.into());
     after.find(|(_, after)| after.is_copy && after.crc == entry.crc).map(|(at, _)| at)
 }

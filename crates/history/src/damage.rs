@@ -21,7 +21,7 @@ pub struct Damage {
 
 impl Damage {
     /// Returns what distinguishes it from other damage, in the order of the files.
-    pub(crate) fn place(&self) -> (Day, FileKind, u64, &DamageKind) {
+    pub(crate) fn sort_key(&self) -> (Day, FileKind, u64, &DamageKind) {
         (self.day, self.file, self.offset, &self.what)
     }
 }
@@ -64,9 +64,9 @@ impl fmt::Display for DamageKind {
             DamageKind::TornEntry => "entry cut off",
             DamageKind::TornFrame => "sample cut off",
             DamageKind::Frame => "damaged sample",
-            DamageKind::Base => "sample whose base is lost",
+            DamageKind::Base => "sample with a lost base",
             DamageKind::Malformed => "malformed sample",
-            DamageKind::Overlap => "sample in the place of another",
+            DamageKind::Overlap => "sample at the position of another",
             DamageKind::Expansion => "sample too large for its data",
             DamageKind::NotInIndex => "data that is not in the index",
         })

@@ -62,7 +62,7 @@ impl HistoryDir {
                 let who = pid.map_or("another recorder".to_owned(), |pid| {
                     format!("another recorder, process {pid},")
                 });
-                let why = format!("{who} writes it; stop that one or use another directory");
+                let why = format!("{who} is writing it; stop it or use another directory");
                 Err(Error::new(ErrorKind::Invalid, what).with_source(why))
             }
             Err(errno) => Err(failed(what, errno)),
@@ -79,7 +79,7 @@ impl HistoryDir {
         match rustix::fs::statat(&self.0, ANONYMOUS, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
-            Err(errno) => Err(failed("find out whether the history has names", errno)),
+            Err(errno) => Err(failed("determine whether the history has names", errno)),
         }
     }
 

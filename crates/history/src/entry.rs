@@ -59,7 +59,7 @@ pub(crate) struct Entry {
     /// Its length.
     pub(crate) length: u32,
     /// Its index in its chunk.
-    pub(crate) place: u16,
+    pub(crate) position: u16,
     /// A recorder started with it.
     pub(crate) starts_run: bool,
     /// It is the second copy of a key frame.
@@ -84,7 +84,7 @@ impl Entry {
         bytes[..8].copy_from_slice(&self.time.0.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.offset.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.length.to_le_bytes());
-        bytes[20..22].copy_from_slice(&self.place.to_le_bytes());
+        bytes[20..22].copy_from_slice(&self.position.to_le_bytes());
         bytes[22..24].copy_from_slice(&flags.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.crc.to_le_bytes());
         seal(&mut bytes);
@@ -98,7 +98,7 @@ impl Entry {
             time: Timestamp(u64_at(bytes, 0)),
             offset: u64_at(bytes, 8),
             length: u32_at(bytes, 16),
-            place: u16_at(bytes, 20),
+            position: u16_at(bytes, 20),
             starts_run: flags & STARTS_RUN != 0,
             is_copy: flags & IS_COPY != 0,
             crc: u32_at(bytes, 24),
@@ -144,7 +144,7 @@ mod tests {
             time: Timestamp(1_795_223_083_000),
             offset: 1 << 40,
             length: 517,
-            place: 39,
+            position: 39,
             starts_run: true,
             is_copy: false,
             crc: 0xdead_beef,

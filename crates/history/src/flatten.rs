@@ -42,12 +42,12 @@ pub(crate) fn flatten(value: &impl Serialize, texts: &mut Texts) -> Result<Flat,
 pub(crate) struct Flattener<'a> {
     flat: &'a mut Flat,
     texts: &'a mut Texts,
-    place: Place,
+    role: Role,
 }
 
 /// The role of the next value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Role {
     /// No special role.
     Value,
     /// An element of a list: a struct is then a row.
@@ -62,7 +62,7 @@ enum Place {
 
 impl<'a> Flattener<'a> {
     pub(crate) fn new(flat: &'a mut Flat, texts: &'a mut Texts) -> Self {
-        Flattener { flat, texts, place: Place::Value }
+        Flattener { flat, texts, role: Role::Value }
     }
 
     fn token(&mut self, token: Token) {
@@ -75,14 +75,14 @@ impl<'a> Flattener<'a> {
     }
 
     fn number(&mut self, token: Token, number: u64) {
-        self.place = Place::Value;
+        self.role = Role::Value;
         self.token(token);
         self.flat.numbers.push(number);
     }
 
     fn integer(&mut self, value: u64) {
-        if matches!(self.place, Place::Identity | Place::Key) {
-            self.place = Place::Value;
+        if matches!(self.role, Role::Identity | Role::Key) {
+            self.role = Role::Value;
             return self.token_with(Token::Identity, value);
         }
         match value.checked_add(REASONS.len() as u64) {
@@ -102,20 +102,20 @@ impl<'a> Flattener<'a> {
     /// # Errors
     /// For the key of a map, which has no parts.
     fn start(&mut self) -> Result<bool, Unsupported> {
-        match std::mem::replace(&mut self.place, Place::Value) {
-            Place::Key | Place::Reason => Err(Unsupported),
-            place => Ok(place == Place::Element),
+        match std::mem::replace(&mut self.role, Role::Value) {
+            Role::Key | Role::Reason => Err(Unsupported),
+            role => Ok(role == Role::Element),
         }
     }
 
     fn value_in(
         &mut self,
-        place: Place,
+        role: Role,
         value: &(impl Serialize + ?Sized),
     ) -> Result<(), Unsupported> {
-        self.place = place;
+        self.role = role;
         value.serialize(&mut *self)?;
-        self.place = Place::Value;
+        self.role = Role::Value;
         Ok(())
     }
 }
@@ -192,8 +192,8 @@ impl<'b, 'a> ser::Serializer for &'b mut Flattener<'a> {
 
     fn serialize_str(self, value: &str) -> Result<(), Unsupported> {
         let position = self.texts.position(value).into();
-        match self.place {
-            Place::Key => self.token_with(Token::Name, position),
+        match self.role {
+            Role::Key => self.token_with(Token::Name, position),
             _ => self.number(Token::Text, position),
         }
         Ok(())
@@ -227,9 +227,9 @@ impl<'b, 'a> ser::Serializer for &'b mut Flattener<'a> {
         _: u32,
         variant: &'static str,
     ) -> Result<(), Unsupported> {
-        match self.place {
-            Place::Key => self.name(Token::Name, variant),
-            Place::Reason => {
+        match self.role {
+            Role::Key => self.name(Token::Name, variant),
+            Role::Reason => {
                 let reason = REASONS.iter().position(|reason| *reason == variant);
                 self.number(Token::Reading, reason.ok_or(Unsupported)? as u64);
             }
@@ -258,7 +258,7 @@ impl<'b, 'a> ser::Serializer for &'b mut Flattener<'a> {
     ) -> Result<(), Unsupported> {
         match (name, index) {
             (reading::NAME, 0) => return value.serialize(self),
-            (reading::NAME, _) => return self.value_in(Place::Reason, value),
+            (reading::NAME, _) => return self.value_in(Role::Reason, value),
             _ => {}
         }
         self.start()?;
@@ -335,7 +335,7 @@ impl ser::SerializeSeq for Parts<'_, '_> {
     type Error = Unsupported;
 
     fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Unsupported> {
-        self.to.value_in(Place::Element, value)
+        self.to.value_in(Role::Element, value)
     }
 
     fn end(self) -> Result<(), Unsupported> {
@@ -348,7 +348,7 @@ impl ser::SerializeTuple for Parts<'_, '_> {
     type Error = Unsupported;
 
     fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Unsupported> {
-        self.to.value_in(Place::Element, value)
+        self.to.value_in(Role::Element, value)
     }
 
     fn end(self) -> Result<(), Unsupported> {
@@ -361,7 +361,7 @@ impl ser::SerializeTupleStruct for Parts<'_, '_> {
     type Error = Unsupported;
 
     fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Unsupported> {
-        self.to.value_in(Place::Element, value)
+        self.to.value_in(Role::Element, value)
     }
 
     fn end(self) -> Result<(), Unsupported> {
@@ -374,7 +374,7 @@ impl ser::SerializeTupleVariant for Parts<'_, '_> {
     type Error = Unsupported;
 
     fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Unsupported> {
-        self.to.value_in(Place::Element, value)
+        self.to.value_in(Role::Element, value)
     }
 
     fn end(self) -> Result<(), Unsupported> {
@@ -388,7 +388,7 @@ impl ser::SerializeMap for Parts<'_, '_> {
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Unsupported> {
         self.to.flat.end_row();
-        self.to.value_in(Place::Key, key)
+        self.to.value_in(Role::Key, key)
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Unsupported> {
@@ -412,8 +412,8 @@ impl ser::SerializeStruct for Parts<'_, '_> {
         value: &T,
     ) -> Result<(), Unsupported> {
         self.to.name(Token::Name, name);
-        let place = if IDENTITY.contains(&name) { Place::Identity } else { Place::Value };
-        self.to.value_in(place, value)
+        let role = if IDENTITY.contains(&name) { Role::Identity } else { Role::Value };
+        self.to.value_in(role, value)
     }
 
     fn end(self) -> Result<(), Unsupported> {

@@ -19,7 +19,7 @@ impl Frame {
     /// snapshot, and with their number.
     pub fn new(snapshot: Snapshot, leases: Result<&[LeaseEntry], &Fault>) -> Self {
         let whole = snapshot.devices.iter().filter_map(|device| device.id().uuid.as_ref().ok());
-        let parts = snapshot.devices.iter().flat_map(|device| device.mig.iter().flatten());
+        let parts = snapshot.devices.iter().flat_map(|device| device.partitions.iter().flatten());
         let parts = parts.filter_map(|part| part.uuid.as_ref().ok());
         let all: Vec<_> = whole.chain(parts).collect();
         let named = |lease: &LeaseEntry| lease.naming(all.iter().copied());
@@ -121,7 +121,7 @@ mod tests {
                 info: DeviceInfo::unknown(id),
                 sample: Err(unread.clone()),
                 processes: Err(unread.clone()),
-                mig: Err(unread.clone()),
+                partitions: Err(unread.clone()),
                 details: Err(unread),
             });
         }

@@ -57,8 +57,8 @@ pub(crate) struct Numbers {
 
 impl Numbers {
     /// Returns a number of the base and its change, to compare another with.
-    fn at(&self, place: u32) -> (u64, i64) {
-        (self.values[place as usize], self.changes[place as usize])
+    fn at(&self, index: u32) -> (u64, i64) {
+        (self.values[index as usize], self.changes[index as usize])
     }
 }
 
@@ -81,9 +81,9 @@ pub(crate) fn code<C: Coder>(
     models.differs.resize(models.columns.len(), Bit::default());
     let (mut start, mut used) = (0, 0);
     for (column, end) in ends.into_iter().enumerate() {
-        let places = &order[start..end];
+        let indexes = &order[start..end];
         start = end;
-        if places.is_empty() {
+        if indexes.is_empty() {
             continue;
         }
         used += 1;
@@ -91,7 +91,7 @@ pub(crate) fn code<C: Coder>(
             return None;
         }
         let mut column_numbers = Column {
-            places,
+            indexes,
             numbers: &mut flat.numbers,
             changes: &mut changes,
             sources,
@@ -121,9 +121,9 @@ fn by_column(columns: &[u32]) -> (Vec<u32>, Vec<usize>) {
         sum += std::mem::replace(end, sum);
     }
     let mut order = vec![0; columns.len()];
-    for (place, column) in columns.iter().enumerate() {
+    for (index, column) in columns.iter().enumerate() {
         let next = &mut ends[*column as usize];
-        order[*next] = place as u32;
+        order[*next] = index as u32;
         *next += 1;
     }
     (order, ends)
@@ -131,7 +131,7 @@ fn by_column(columns: &[u32]) -> (Vec<u32>, Vec<usize>) {
 
 /// The numbers of one column.
 struct Column<'a> {
-    places: &'a [u32],
+    indexes: &'a [u32],
     numbers: &'a mut [u64],
     changes: &'a mut [i64],
     sources: &'a Sources,
@@ -143,17 +143,17 @@ impl Column<'_> {
     /// Returns for each number its index, the number that it is compared with, and that number's
     /// change; `None` for a number that is not in the base.
     fn compared(&self) -> impl Iterator<Item = (usize, Option<(u64, i64)>)> + '_ {
-        self.places.iter().map(|place| {
-            let place = *place as usize;
-            (place, self.sources.0[place].map(|source| self.base.at(source)))
+        self.indexes.iter().map(|index| {
+            let index = *index as usize;
+            (index, self.sources.0[index].map(|source| self.base.at(source)))
         })
     }
 
     /// Returns the difference of each number from the number that it is compared with.
     fn differences(&self) -> impl Iterator<Item = (i64, Option<(u64, i64)>)> + '_ {
         let mut before = 0;
-        self.compared().map(move |(place, base)| {
-            let number = self.numbers[place];
+        self.compared().map(move |(index, base)| {
+            let number = self.numbers[index];
             let from = match base {
                 Some((value, _)) => value,
                 None => std::mem::replace(&mut before, number),
@@ -168,9 +168,9 @@ impl Column<'_> {
 
     /// Fills in numbers that do not differ.
     fn keep(&mut self) {
-        for place in self.places {
-            let place = *place as usize;
-            self.numbers[place] = self.sources.0[place].map_or(0, |source| self.base.at(source).0);
+        for index in self.indexes {
+            let index = *index as usize;
+            self.numbers[index] = self.sources.0[index].map_or(0, |source| self.base.at(source).0);
         }
     }
 
@@ -216,16 +216,16 @@ impl Column<'_> {
         let is_steep = C::WRITES && self.is_steep(divisor);
         let is_steep = coder.bit(is_steep, &mut model.is_steep);
         let (mut before, mut differed) = (0, false);
-        for place in self.places {
-            let place = *place as usize;
-            let base = self.sources.0[place].map(|source| self.base.at(source));
+        for index in self.indexes {
+            let index = *index as usize;
+            let base = self.sources.0[index].map(|source| self.base.at(source));
             let (kind, (from, change)) = match base {
                 None => (Kind::New, (before, 0)),
                 Some(base) if is_steep => (Kind::Steep, base),
                 Some(base) => (Kind::Steady, base),
             };
             let expected = if is_steep { self.expected(change, divisor) } else { 0 };
-            let difference = self.numbers[place].wrapping_sub(from) as i64;
+            let difference = self.numbers[index].wrapping_sub(from) as i64;
             let multiple = difference.wrapping_div(divisor.max(1) as i64);
             let surprise = multiple.wrapping_sub(expected);
             let kind = kind as usize;
@@ -240,9 +240,9 @@ impl Column<'_> {
             };
             let difference = surprise.wrapping_add(expected).wrapping_mul(divisor as i64);
             let number = from.wrapping_add_signed(difference);
-            self.numbers[place] = number;
+            self.numbers[index] = number;
             match base {
-                Some(_) => self.changes[place] = difference,
+                Some(_) => self.changes[index] = difference,
                 None => before = number,
             }
         }
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_grouped_by_column() {
+    fn indexes_are_grouped_by_column() {
         let (order, ends) = by_column(&[2, 0, 2, 1, 0]);
         assert_eq!((order, ends), (vec![1, 4, 3, 0, 2], vec![2, 3, 5]));
         assert_eq!(by_column(&[]), (vec![], vec![]));

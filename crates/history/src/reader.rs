@@ -10,10 +10,11 @@ use crate::frame::Frame;
 use crate::image::{self, Image};
 use crate::shard::{Shard, Summary};
 use crate::unflatten;
-use gpu_core::{Result, Timestamp};
+use gpu_core::{KernelDriver, Result, Timestamp};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Reads a history, which a recorder may still write.
@@ -34,6 +35,7 @@ pub struct Reader {
     /// The last group of frames found to be lost together, with the reason.
     row: Option<(Range<usize>, Damage)>,
     damage: Vec<Damage>,
+    drivers: Vec<Arc<dyn KernelDriver>>,
 }
 
 impl Reader {
@@ -46,7 +48,14 @@ impl Reader {
             unreadable: BTreeMap::new(),
             row: None,
             damage: Vec::new(),
+            drivers: Vec::new(),
         }
+    }
+
+    /// Explains the messages of these drivers in the frames ([`Snapshot::explain`](gpu_core::Snapshot::explain)).
+    #[must_use]
+    pub fn with_drivers(self, drivers: &[Arc<dyn KernelDriver>]) -> Self {
+        Reader { drivers: drivers.to_vec(), ..self }
     }
 
     /// Returns the last frame of the history in this directory; `None` if there is none. It reads
@@ -182,11 +191,14 @@ impl Reader {
         let read = walk(shard, &mut self.path, &mut self.unreadable, at);
         let frame = read.and_then(|()| {
             let (_, _, image) = self.path.last().ok_or((at, DamageKind::Base))?;
-            let frame = unflatten::unflatten(&image.flat, &image.texts);
+            let frame = unflatten::unflatten::<Frame>(&image.flat, &image.texts);
             frame.map_err(|_| (at, DamageKind::Malformed))
         });
         match frame {
-            Ok(frame) => Some(frame),
+            Ok(mut frame) => {
+                frame.snapshot.explain(&self.drivers);
+                Some(frame)
+            }
             Err((damaged, what)) => {
                 let is_known = |(row, known): &(Range<usize>, Damage)| {
                     row.contains(&damaged) && known.what == what
@@ -296,13 +308,13 @@ fn walk(
     let wanted = shard.path(at).ok_or((at, DamageKind::Base))?;
     let same = path.iter().zip(&wanted).take_while(|((at, ..), wanted)| wanted.contains(at));
     path.truncate(same.count());
-    for places in &wanted[path.len()..] {
+    for copies in &wanted[path.len()..] {
         let none = Image::default();
         let base = path.last();
         let (crc, image) = base.map_or((None, &none), |(_, crc, image)| (Some(*crc), image));
         let mut failure = None;
         let mut read = None;
-        for at in places {
+        for at in copies {
             let Some(entry) = shard.entry(*at) else { continue };
             let decoded = match unreadable.get(at) {
                 Some(known) => Err(known.clone()),
@@ -329,7 +341,7 @@ fn walk(
 /// Adds damage. For known damage, updates its cost: as a history grows, the damage costs more
 /// frames, or a copy appears.
 fn add(known: &mut Vec<Damage>, damage: Damage) {
-    match known.binary_search_by(|known| known.place().cmp(&damage.place())) {
+    match known.binary_search_by(|known| known.sort_key().cmp(&damage.sort_key())) {
         Ok(at) => known[at] = damage,
         Err(at) => known.insert(at, damage),
     }
@@ -410,7 +422,7 @@ mod tests {
             // The last entry that starts a run has the data of the entries lost before it.
             let lost = if starts_run { 32 } else { 64 };
             let expected =
-                format!("byte {lost}: sample in the place of another, 2999 samples lost");
+                format!("byte {lost}: sample at the position of another, 2999 samples lost");
             assert!(damage.len() == 1 && damage[0].ends_with(&expected), "{damage:?}");
         }
     }
@@ -425,7 +437,7 @@ mod tests {
         write_entries(dir.path(), all.into_iter());
         let (read, _, damage) = read(dir.path());
         assert_eq!((read, damage.len()), (2, 1), "the third is compared with the first");
-        assert!(damage[0].ends_with("byte 64: sample in the place of another, 1 sample lost"));
+        assert!(damage[0].ends_with("byte 64: sample at the position of another, 1 sample lost"));
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Sources {
 fn pieces(flat: &Flat, base: &Flat) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     // Most snapshots have the rows of the base in the same order, and need no search.
-    let mut places: Option<HashMap<&[u8], Vec<usize>>> = None;
+    let mut rows_by_shape: Option<HashMap<&[u8], Vec<usize>>> = None;
     let mut next = 0;
     for row in 0..flat.rows.len() {
         let shape = flat.shape_of(row);
@@ -111,14 +111,14 @@ fn pieces(flat: &Flat, base: &Flat) -> Vec<Piece> {
         let found = match follows {
             true => Some(next),
             false => {
-                let places = places.get_or_insert_with(|| {
-                    let mut places: HashMap<&[u8], Vec<usize>> = HashMap::new();
+                let rows_by_shape = rows_by_shape.get_or_insert_with(|| {
+                    let mut rows_by_shape: HashMap<&[u8], Vec<usize>> = HashMap::new();
                     for row in 0..base.rows.len() {
-                        places.entry(base.shape_of(row)).or_default().push(row);
+                        rows_by_shape.entry(base.shape_of(row)).or_default().push(row);
                     }
-                    places
+                    rows_by_shape
                 });
-                places.get(shape).map(|rows| {
+                rows_by_shape.get(shape).map(|rows| {
                     let later = rows.partition_point(|row| *row < next);
                     *rows.get(later).unwrap_or(&rows[0])
                 })

@@ -198,7 +198,7 @@ impl Shard {
     fn add(&mut self, entry: Option<Entry>) {
         let at = self.entries.len() as u32;
         self.entries.push(entry);
-        let begins = entry.is_some_and(|entry| entry.place == 0 && !entry.is_copy);
+        let begins = entry.is_some_and(|entry| entry.position == 0 && !entry.is_copy);
         if begins || self.chunks.is_empty() {
             self.chunks.push(Chunk { first: at, frames: 0, bytes: 0 });
         }
@@ -275,27 +275,27 @@ impl Shard {
     ///
     /// If a frame is not in the index, a wrong one may be among them; its checksum will not match.
     pub(crate) fn path(&self, at: usize) -> Option<Vec<Vec<usize>>> {
-        let place = self.entries[at]?.place;
-        let mut places = chunk::path(place);
+        let position = self.entries[at]?.position;
+        let mut positions = chunk::path(position);
         let mut path = vec![vec![at]];
-        places.pop();
+        positions.pop();
         let before = self.entries[..at].iter().enumerate().rev().take(MAX_CHUNK);
         let mut before = before.filter_map(|(at, entry)| Some((at, (*entry)?)));
-        let mut last = place;
-        while let Some(wanted) = places.pop() {
+        let mut last = position;
+        while let Some(wanted) = positions.pop() {
             let mut found = Vec::new();
             for (at, entry) in before.by_ref() {
-                match (entry.is_copy, entry.place) {
+                match (entry.is_copy, entry.position) {
                     (true, _) if wanted == 0 => found.push(at),
                     (true, _) => {}
                     // The start of the chunk is lost.
-                    (false, place) if place >= last => break,
-                    (false, place) => {
-                        last = place;
-                        if place == wanted {
+                    (false, position) if position >= last => break,
+                    (false, position) => {
+                        last = position;
+                        if position == wanted {
                             found.push(at);
                         }
-                        if place <= wanted {
+                        if position <= wanted {
                             break;
                         }
                     }
@@ -314,7 +314,7 @@ impl Shard {
     fn copy_after(&self, at: usize) -> Option<usize> {
         let after = self.entries.iter().enumerate().skip(at + 1).take(MAX_CHUNK);
         let after = after.filter_map(|(at, entry)| Some((at, (*entry)?)));
-        let mut after = after.take_while(|(_, entry)| entry.is_copy || entry.place != 0);
+        let mut after = after.take_while(|(_, entry)| entry.is_copy || entry.position != 0);
         after.by_ref().take(chunk::LENGTH.into()).find(|(_, entry)| entry.is_copy).map(|(at, _)| at)
     }
 

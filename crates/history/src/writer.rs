@@ -155,7 +155,7 @@ impl Writer {
         if self.chunk.next == chunk::COPY {
             let key = Entry {
                 time,
-                place: 0,
+                position: 0,
                 starts_run: false,
                 is_copy: true,
                 crc: entry::crc(None, &self.chunk.key),
@@ -165,11 +165,11 @@ impl Writer {
             self.written += shard.append(key, &self.chunk.key)?;
             self.chunk.key = Vec::new();
         }
-        let place = self.chunk.next;
+        let position = self.chunk.next;
         let (bytes, crc) = self.chunk.encode(frame)?;
         let entry = Entry {
             time,
-            place,
+            position,
             starts_run: self.last_key.is_none(),
             is_copy: false,
             crc,
@@ -178,10 +178,10 @@ impl Writer {
         };
         self.written += shard.append(entry, &bytes)?;
         self.frames += 1;
-        if place == 0 {
+        if position == 0 {
             self.chunk.key = bytes;
         }
-        self.chunk.next = (place + 1) % chunk::LENGTH;
+        self.chunk.next = (position + 1) % chunk::LENGTH;
         Ok(())
     }
 
@@ -251,17 +251,17 @@ impl Writer {
 
 fn never_continued() -> Error {
     Error::new(ErrorKind::Invalid, "continue the history").with_source(
-        "without names, each recorder numbers users anew; use a new directory, or record names in \
-         all of it",
+        "without names, each recorder numbers users anew; use a new directory, or always record \
+         names",
     )
 }
 
 impl Chunk {
     /// Returns the bytes of the next frame and their checksum.
     fn encode(&mut self, frame: &Frame) -> Result<(Vec<u8>, u32)> {
-        let place = self.next;
-        let base_place = chunk::base(place);
-        while self.path.last().is_some_and(|(last, ..)| Some(*last) != base_place) {
+        let position = self.next;
+        let base_position = chunk::base(position);
+        while self.path.last().is_some_and(|(last, ..)| Some(*last) != base_position) {
             self.path.pop();
         }
         let none = Image::default();
@@ -273,10 +273,10 @@ impl Chunk {
         };
         let flat = flatten(frame, &mut self.texts);
         let flat = flat.map_err(|error| failed(io::Error::other(error)))?;
-        let steps = u32::from(place - base_place.unwrap_or(place));
+        let steps = u32::from(position - base_position.unwrap_or(position));
         let (bytes, image) = image::encode(flat, &self.texts, image, steps).map_err(failed)?;
         let crc = entry::crc(base_crc, &bytes);
-        self.path.push((place, crc, image));
+        self.path.push((position, crc, image));
         Ok((bytes, crc))
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn call(
     trusted: &[u32],
     deadline: Duration,
 ) -> Result<Vec<u8>, Error> {
-    let what = format!("ask the kubelet at '{}'", clean(&socket.to_string_lossy()));
+    let what = format!("query the kubelet at '{}'", clean(&socket.to_string_lossy()));
     let failed = |kind: ErrorKind, why: String| Error::new(kind, what.clone()).with_source(why);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(ErrorKind::Io, error.to_string()))?;

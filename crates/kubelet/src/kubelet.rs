@@ -97,7 +97,7 @@ fn named(names: &[&str]) -> Result<(), String> {
     if names.iter().all(|name| is_name(name)) {
         Ok(())
     } else {
-        Err("it names a pod as Kubernetes does not".to_owned())
+        Err("it has a pod name that Kubernetes does not allow".to_owned())
     }
 }
 
@@ -140,7 +140,7 @@ fn known_pod(pod: Pod) -> Result<KnownPod, String> {
     let meta = pod.metadata.unwrap_or_default();
     named(&[&meta.namespace, &meta.name])?;
     if !is_uid(&meta.uid) {
-        return Err("it gives a pod no UID".to_owned());
+        return Err("it lists a pod without a UID".to_owned());
     }
     let status = pod.status.unwrap_or_default();
     let mut containers = Vec::new();

@@ -120,7 +120,7 @@ impl Assignable {
 fn assignable(snapshot: &Snapshot) -> Vec<Assignable> {
     let mut assignable = Vec::new();
     for device in &snapshot.devices {
-        let mig: Vec<DeviceState> = device.mig_devices().collect();
+        let mig: Vec<DeviceState> = device.partitions_as_devices().collect();
         if mig.is_empty() {
             let mut pids = listed(device);
             let holders = snapshot.holders().iter().filter(|h| h.has_device(device.id()));

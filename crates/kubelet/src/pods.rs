@@ -98,6 +98,17 @@ mod tests {
     }
 
     #[test]
+    fn uid_has_32_hexadecimal_digits_and_perhaps_dashes() {
+        let plain = "2f44e1c18a5b4c0e9d0e5f3b6a7c8d9e";
+        for uid in [plain, "2f44e1c1-8a5b-4c0e-9d0e-5f3b6a7c8d9e"] {
+            assert!(is_uid(uid), "{uid}");
+        }
+        for uid in ["", "2f44", &plain.replace('f', "g"), &plain.repeat(2)] {
+            assert!(!is_uid(uid), "{uid}");
+        }
+    }
+
+    #[test]
     fn device_ids_of_plugin_and_driver_are_parsed() {
         let uuid = |text: &str| DeviceName::Uuid(text.to_owned());
         assert_eq!(DeviceName::of_plugin("GPU-1-2::3"), uuid("GPU-1-2"));

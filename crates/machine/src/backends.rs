@@ -25,7 +25,7 @@ pub(crate) enum Use {
     Watch { keep_open: bool },
 }
 
-/// Returns the drivers whose device files are known.
+/// Returns the known drivers, in the order of their backends.
 pub(crate) fn drivers() -> Arc<[Arc<dyn KernelDriver>]> {
     gpu_nvidia_driver::drivers()
 }

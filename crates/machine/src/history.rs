@@ -1,6 +1,6 @@
 //! Histories: where they may be, and what they record of a machine.
 
-use crate::{LeaseReader, MachineError, Source, time_until};
+use crate::{LeaseReader, MachineError, Source, backends, time_until};
 use gpu_core::{
     DriverMessage, Error, ErrorKind, Fault, HolderSearch, Observation, Observer, ProcessDetail,
 };
@@ -19,8 +19,8 @@ use std::time::Duration;
 const MESSAGES_EVERY: Duration = Duration::from_secs(60);
 
 /// Starts to write the frames of a machine to the history in a directory, which is created if it is
-/// missing. Names are those of [`Looks::default`], and a history without them
-/// ([`Looks::anonymous`]) is always a new one.
+/// missing. Names are those of [`FrameSource::default`], and a history without them
+/// ([`FrameSource::anonymous`]) is always a new one.
 ///
 /// # Errors
 /// When users other than root and the caller can change or replace the directory, when another
@@ -37,7 +37,7 @@ pub fn writer(
     let dir =
         TrustedDir::make(&path, PathTrust::Protected).map_err(|error| match error.kind() {
             ErrorKind::Invalid => MachineError::new(error).with_hint(
-                "a history shows who does what: use a directory that only you or root can change",
+                "a history shows what users do: use a directory that only you or root can change",
             ),
             _ => MachineError::new(error),
         })?;
@@ -68,7 +68,8 @@ pub fn reader(path: &Path) -> Result<Reader, MachineError> {
             "gpuws record --for writes a history to a directory"
         })
     })?;
-    Reader::open(descriptor(&dir)?).map_err(|error| {
+    let opened = Reader::open(descriptor(&dir)?);
+    opened.map(|reader| reader.with_drivers(&backends::drivers())).map_err(|error| {
         let errno =
             std::error::Error::source(&error).and_then(|source| source.downcast_ref::<Errno>());
         let is_denied = errno == Some(&Errno::ACCESS);
@@ -93,18 +94,18 @@ fn descriptor(dir: &TrustedDir) -> Result<OwnedFd, MachineError> {
 /// that a diagnosis of the frame has its evidence. The driver's messages are read once a minute,
 /// and frames in between repeat them.
 #[derive(Default)]
-pub struct Looks {
+pub struct FrameSource {
     observer: Observer,
     leases: LeaseReader,
     anonymizer: Option<Anonymizer>,
     messages: Option<(Duration, Result<Vec<DriverMessage>, Fault>)>,
 }
 
-impl Looks {
+impl FrameSource {
     /// Returns a value that takes frames without names and command lines, and with numbers for
     /// users.
     pub fn anonymous() -> Self {
-        Looks { anonymizer: Some(Anonymizer::default()), ..Looks::default() }
+        FrameSource { anonymizer: Some(Anonymizer::default()), ..FrameSource::default() }
     }
 
     /// Takes the next frame.
@@ -173,7 +174,7 @@ pub fn waits(
             Ok(0) if source.clock.monotonic() >= until => return Ok(false),
             Ok(0) | Err(Errno::INTR) => {}
             Ok(_) => return Ok(true),
-            Err(errno) => return Err(MachineError::io("wait for the next look", errno.into())),
+            Err(errno) => return Err(MachineError::io("wait for the next sample", errno.into())),
         }
     }
 }

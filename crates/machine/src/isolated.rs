@@ -21,7 +21,7 @@ pub fn supervise_if_requested(token: impl FnOnce() -> ActToken) -> Option<Served
             gpu_host::raise_open_file_limit();
             supervised(asked, &token())
         }
-        Ok(Some(ReexecRole::Successor(heir))) => inherited(&heir, &token()),
+        Ok(Some(ReexecRole::Successor(successor))) => inherited(&successor, &token()),
         Err(error) if error.kind() == ErrorKind::Invalid => return Some(Served::Misused),
         Err(error) => Err(error.into()),
     };
@@ -34,13 +34,7 @@ fn supervised(asked: SupervisorOrder, token: &ActToken) -> Result<Served, Machin
     let mut stop = || launcher.asked().is_some() || launcher.is_abandoned().unwrap_or(false);
     let report = Source::open(&Options::this_machine()).and_then(|source| {
         let (journal, locks) = (source.journal_if_any().0, source.lease_store(None)?);
-        let ports = Ports {
-            backend: &*source.backend,
-            host: &*source.host,
-            clock: &*source.clock,
-            journal: &*journal,
-            locks: &locks,
-        };
+        let ports = Ports { journal: &*journal, ..source.claim_ports(&locks) };
         Ok(supervise(&asked.order, &asked.result, &ports, &launcher, token, &mut stop)?)
     });
     let report = match report {
@@ -53,12 +47,12 @@ fn supervised(asked: SupervisorOrder, token: &ActToken) -> Result<Served, Machin
 }
 
 /// Ends the processes that a killed supervisor has left.
-fn inherited(heir: &Successor, token: &ActToken) -> Result<Served, MachineError> {
-    let Some(mut orphans) = heir.orphans()? else { return Ok(Served::Failed) };
+fn inherited(successor: &Successor, token: &ActToken) -> Result<Served, MachineError> {
+    let Some(mut orphans) = successor.orphans()? else { return Ok(Served::Failed) };
     let source = Source::open(&Options::this_machine())?;
     let (journal, _) = source.journal_if_any();
     let own = source.host.own_ancestry()?.first().copied();
-    let own = own.ok_or_else(|| Error::new(ErrorKind::Invalid, "find the own process"))?;
+    let own = own.ok_or_else(|| Error::new(ErrorKind::Invalid, "find this process"))?;
     let ports = source.ports(&*journal);
     let mut watch = |_: gpu_reaper::Event<'_>| ControlFlow::Continue(());
     let _ = take_over(&mut orphans, own, ports, token, GRACE, &mut watch);

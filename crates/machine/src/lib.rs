@@ -30,6 +30,7 @@ mod no_devices;
 #[cfg(feature = "kubernetes")]
 mod pods;
 mod program;
+mod race;
 mod recorded;
 mod recorder;
 mod requests;
@@ -45,13 +46,14 @@ pub use isolated::supervise_if_requested;
 pub use lease_keeper::{
     Holder, Keeps, RENEWAL, Served, is_placeholder, open_process, placeholder, time_until,
 };
-pub use messengers::{FAREWELL, Messengers, with_absolute_program};
+pub use messengers::{EXIT_GRACE, Messengers, with_absolute_program};
 pub use program::program;
+pub use race::{Raced, race};
 pub use recorded::Recorded;
 pub use recorder::Recorder;
 pub use requests::{Next, Requests};
 pub use slurm::{SlurmTools, node_name, slurm_devices};
-pub use source::{CLAIMS, LeaseReader, Options, Source, is_in_session, roots};
+pub use source::{CLAIMS, LeaseReader, Options, Source, is_in_session, roots, seen};
 
 /// Queries NVML or keeps a lease if this process was started for that; otherwise returns `None`.
 /// A process that queries NVML never returns.

@@ -12,7 +12,7 @@ use std::time::Duration;
 const ATTENTION: Duration = Duration::from_millis(200);
 
 /// How long the last programs may still run at the end.
-pub const FAREWELL: Duration = Duration::from_secs(10);
+pub const EXIT_GRACE: Duration = Duration::from_secs(10);
 
 /// The maximum number of messages that a user gets at once.
 const AT_ONCE: usize = 3;
@@ -72,7 +72,7 @@ impl Messengers {
 
     /// Queues a message for the terminals of a user; [`attend`](Messengers::attend) writes all
     /// messages to a user together.
-    pub fn tell(&mut self, uid: u32, message: String) {
+    pub fn notify(&mut self, uid: u32, message: String) {
         if self.terminals.is_some() {
             self.messages.entry(uid).or_default().push(message);
         }
@@ -80,14 +80,14 @@ impl Messengers {
 
     /// Writes to terminals, attends to the running programs, and returns the failures.
     pub fn attend(&mut self) -> Vec<Error> {
-        self.tell_users();
+        self.write_to_terminals();
         self.hook.attend(self.clock.monotonic())
     }
 
-    fn tell_users(&mut self) {
+    fn write_to_terminals(&mut self) {
         for (uid, messages) in std::mem::take(&mut self.messages) {
             if let Some(terminals) = &self.terminals {
-                terminals.tell(uid, &at_once(&messages));
+                terminals.write(uid, &at_once(&messages));
             }
         }
     }
@@ -95,7 +95,7 @@ impl Messengers {
     /// Ends: drops waiting events and kills running programs. Returns all failures, including
     /// these.
     pub fn end(&mut self) -> Vec<Error> {
-        self.tell_users();
+        self.write_to_terminals();
         self.hook.end(self.clock.monotonic())
     }
 

@@ -2,7 +2,7 @@
 
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
-    Driver, Error, ErrorKind, GpuBackend, Groups, MigInstance, Origin, Result, Topology,
+    Driver, Error, ErrorKind, GpuBackend, Groups, Origin, Partition, Result, Topology,
 };
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl GpuBackend for NoDevices {
         no_driver()
     }
 
-    fn mig_instances(&self, _: &DeviceId) -> Result<Vec<MigInstance>> {
+    fn partitions(&self, _: &DeviceId) -> Result<Vec<Partition>> {
         no_driver()
     }
 

@@ -54,7 +54,7 @@ impl PodNames {
             let (pods, errors) = self.kubelet.pods();
             let errors: Vec<String> = errors.iter().map(|error| error.fault().text).collect();
             for error in errors.iter().filter(|error| !last.errors.contains(error)) {
-                (self.warn)(&format!("pods are not named: failed to {error}"));
+                (self.warn)(&format!("pod names are missing: failed to {error}"));
             }
             *last = Last { at: Some(now), pods, errors };
         }

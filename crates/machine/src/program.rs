@@ -14,8 +14,8 @@ pub fn program(name: &str) -> Result<PathBuf, MachineError> {
     find_trusted_program(name, std::env::var_os("PATH").as_deref()).map_err(|error| {
         let hint = match (error.kind(), ProgramFault::behind(&error)) {
             (ErrorKind::Invalid, _) => Some(format!(
-                "root starts only programs that no other user can change, here {name}: mend \
-                 owner and mode, or PATH"
+                "root starts only programs that no other user can change: fix the owner and mode \
+                 of {name}, or PATH"
             )),
             (_, Some(ProgramFault::NotFound(None))) => {
                 Some("install it, or add its directory to PATH".to_owned())

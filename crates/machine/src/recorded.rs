@@ -37,7 +37,7 @@ impl Recorded {
         match self {
             Recorded::History(reader) => reader.span(),
             Recorded::Recording(recording) => {
-                let mut times = recording.looks.iter().map(|frame| frame.snapshot.taken_at);
+                let mut times = recording.snapshots.iter().map(|frame| frame.snapshot.taken_at);
                 let first = times.next()?;
                 Some(times.fold((first, first), |(from, to), at| (from.min(at), to.max(at))))
             }
@@ -56,8 +56,8 @@ impl Recorded {
         let mut last: Option<Timestamp> = None;
         let mut is_due = |at: Timestamp| {
             // After a step of the clock, later snapshots may be earlier in time.
-            let is_far = last.is_none_or(|last| at < last || at.since(last) >= apart);
-            let is_due = since <= at && at <= until && (is_far || at == until);
+            let is_apart = last.is_none_or(|last| at < last || at.since(last) >= apart);
+            let is_due = since <= at && at <= until && (is_apart || at == until);
             last = if is_due { Some(at) } else { last };
             is_due
         };
@@ -74,7 +74,7 @@ impl Recorded {
                 }
             }
             Recorded::Recording(recording) => {
-                let snapshots = recording.looks.iter().map(|frame| &frame.snapshot);
+                let snapshots = recording.snapshots.iter().map(|frame| &frame.snapshot);
                 snapshots
                     .filter(|snapshot| is_due(snapshot.taken_at))
                     .for_each(|snapshot| to(snapshot, &[]));

@@ -3,7 +3,7 @@
 use crate::MachineError;
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
-    Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin, PeerAccess,
+    Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, Origin, Partition, PeerAccess,
     PeerCapability, Pid, Result, Topology,
 };
 use gpu_nvidia::NvmlChild;
@@ -82,8 +82,8 @@ impl GpuBackend for SessionDevices {
         self.checked(self.child.processes(device))
     }
 
-    fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>> {
-        self.checked(self.child.mig_instances(device))
+    fn partitions(&self, device: &DeviceId) -> Result<Vec<Partition>> {
+        self.checked(self.child.partitions(device))
     }
 
     fn details(&self, device: &DeviceId, groups: Groups) -> Result<DeviceDetails> {
@@ -108,8 +108,8 @@ impl GpuBackend for SessionDevices {
         Err(error.with_source("the machine is simulated"))
     }
 
-    fn look(&self, groups: Groups) -> Inventory {
-        let inventory = self.child.look(groups);
+    fn inventory(&self, groups: Groups) -> Inventory {
+        let inventory = self.child.inventory(groups);
         let is_reported = inventory.driver.is_ok() || !inventory.devices.is_empty();
         if is_reported && !self.are_known() {
             Inventory { driver: Err(self.other().fault()), devices: Vec::new() }
@@ -169,7 +169,7 @@ mod tests {
             devices(&greeting(r#"{"machine":"labbox","session":"/run/own"}"#), proc.path())
                 .unwrap();
         assert_eq!(devices.driver().unwrap().version, Ok("1.2".to_owned()));
-        assert_eq!(devices.look(Groups::NONE).driver.unwrap().version, Ok("1.2".to_owned()));
+        assert_eq!(devices.inventory(Groups::NONE).driver.unwrap().version, Ok("1.2".to_owned()));
         assert_eq!(devices.helpers().len(), 1);
         assert_eq!(devices.origin(), Origin::Simulated("labbox".to_owned()));
     }
@@ -202,7 +202,7 @@ mod tests {
             devices.devices().err(),
             devices.sample(&device).err(),
             devices.processes(&device).err(),
-            devices.mig_instances(&device).err(),
+            devices.partitions(&device).err(),
             devices.details(&device, Groups::NONE).err(),
             devices.topology().err(),
             devices.events(Duration::ZERO).err(),
@@ -210,9 +210,13 @@ mod tests {
         ] {
             assert!(error.is_some_and(|error| error.kind() != ErrorKind::Invalid));
         }
-        let look = devices.look(Groups::NONE);
-        assert!(look.devices.is_empty());
-        assert_ne!(look.driver.unwrap_err().kind, ErrorKind::Invalid, "it has no library at all");
+        let inventory = devices.inventory(Groups::NONE);
+        assert!(inventory.devices.is_empty());
+        assert_ne!(
+            inventory.driver.unwrap_err().kind,
+            ErrorKind::Invalid,
+            "it has no library at all"
+        );
     }
 
     #[test]
@@ -230,8 +234,8 @@ mod tests {
             fs::write(process.join(name), text).unwrap();
         }
         symlink(std::env::current_exe().unwrap(), process.join("exe")).unwrap();
-        for whose in ["self", "4711"] {
-            let namespaces = proc.path().join(whose).join("ns");
+        for pid in ["self", "4711"] {
+            let namespaces = proc.path().join(pid).join("ns");
             fs::create_dir_all(&namespaces).unwrap();
             for kind in ["pid", "user"] {
                 symlink(format!("{kind}:[4026531836]"), namespaces.join(kind)).unwrap();
@@ -249,8 +253,8 @@ mod tests {
         fs::remove_dir_all(&process).unwrap();
         let error = devices.driver().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-        let look = devices.look(Groups::NONE);
-        assert_eq!(look.driver.unwrap_err().kind, ErrorKind::Invalid);
+        let inventory = devices.inventory(Groups::NONE);
+        assert_eq!(inventory.driver.unwrap_err().kind, ErrorKind::Invalid);
         assert_eq!(devices.origin(), Origin::Simulated("labbox".to_owned()));
     }
 }

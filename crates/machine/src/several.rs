@@ -2,8 +2,8 @@
 
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
-    DeviceState, Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, Link, MigInstance,
-    Origin, PeerAccess, PeerCapability, Pid, Result, Topology,
+    DeviceState, Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, Link, Origin, Partition,
+    PeerAccess, PeerCapability, Pid, Result, Topology,
 };
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -71,15 +71,32 @@ impl Several {
         Ok((&*self.backends[backend], own))
     }
 
-    /// Joins square tables of all backends; devices of different backends have `apart`.
-    fn join<T: Clone>(&self, tables: &[(usize, Vec<Vec<T>>)], apart: &T) -> Vec<Vec<T>> {
+    /// Joins a square table of all backends; empty if none has it. A device has `itself` on the
+    /// diagonal; devices of different backends, or of a backend without a table, have `unknown`.
+    fn join<A, T: Copy>(
+        &self,
+        answers: &[(usize, A)],
+        table: impl Fn(&A) -> &Vec<Vec<T>>,
+        itself: T,
+        unknown: T,
+    ) -> Vec<Vec<T>> {
+        if answers.iter().all(|(_, answer)| table(answer).is_empty()) {
+            return Vec::new();
+        }
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let cell = |from: &Known, to: &Known| {
-            let table = tables.iter().find(|(backend, _)| *backend == from.backend);
+            if from.backend != to.backend {
+                return unknown;
+            }
+            if from.own.index == to.own.index {
+                return itself;
+            }
+            let answer = answers.iter().find(|(backend, _)| *backend == from.backend);
             let own = |known: &Known| usize::try_from(known.own.index).ok();
-            let same = table.filter(|_| from.backend == to.backend);
-            let cell = same.and_then(|(_, table)| table.get(own(from)?)?.get(own(to)?));
-            cell.unwrap_or(apart).clone()
+            let cell = answer.and_then(|(_, own_answer)| {
+                table(own_answer).get(own(from)?)?.get(own(to)?).copied()
+            });
+            cell.unwrap_or(unknown)
         };
         known.iter().map(|from| known.iter().map(|to| cell(from, to)).collect()).collect()
     }
@@ -129,9 +146,9 @@ impl GpuBackend for Several {
         backend.processes(&own)
     }
 
-    fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>> {
+    fn partitions(&self, device: &DeviceId) -> Result<Vec<Partition>> {
         let (backend, own) = self.find(device)?;
-        backend.mig_instances(&own)
+        backend.partitions(&own)
     }
 
     fn details(&self, device: &DeviceId, groups: Groups) -> Result<DeviceDetails> {
@@ -143,27 +160,17 @@ impl GpuBackend for Several {
     fn topology(&self) -> Result<Topology> {
         self.devices()?;
         let answers = self.answers(|backend| backend.topology())?;
-        let table = |part: fn(&Topology) -> &Vec<Vec<Link>>| -> Vec<(usize, Vec<Vec<Link>>)> {
-            answers.iter().map(|(at, own)| (*at, part(own).clone())).collect()
-        };
-        let peers: Vec<_> = answers.iter().map(|(at, own)| (*at, own.peers.clone())).collect();
-        let has_paths = answers.iter().any(|(_, own)| !own.paths.is_empty());
-        let has_peers = peers.iter().any(|(_, own)| !own.is_empty());
         Ok(Topology {
-            links: self.join(&table(|own| &own.links), &Link::Unknown),
-            peers: if has_peers { self.join(&peers, &PeerAccess::Unknown) } else { Vec::new() },
-            paths: if has_paths {
-                self.join(&table(|own| &own.paths), &Link::Unknown)
-            } else {
-                Vec::new()
-            },
+            links: self.join(&answers, |own| &own.links, Link::Itself, Link::Unknown),
+            peers: self.join(&answers, |own| &own.peers, PeerAccess::Itself, PeerAccess::Unknown),
+            paths: self.join(&answers, |own| &own.paths, Link::Itself, Link::Unknown),
         })
     }
 
     fn peer_access(&self, capability: PeerCapability) -> Result<Vec<Vec<PeerAccess>>> {
         self.devices()?;
         let answers = self.answers(|backend| backend.peer_access(capability))?;
-        Ok(self.join(&answers, &PeerAccess::Unknown))
+        Ok(self.join(&answers, |own| own, PeerAccess::Itself, PeerAccess::Unknown))
     }
 
     /// Waits for each backend in turn, for its share of the time.
@@ -191,8 +198,9 @@ impl GpuBackend for Several {
         backend.reset(&own, token)
     }
 
-    fn look(&self, groups: Groups) -> Inventory {
-        let inventories: Vec<Inventory> = self.backends.iter().map(|b| b.look(groups)).collect();
+    fn inventory(&self, groups: Groups) -> Inventory {
+        let inventories: Vec<Inventory> =
+            self.backends.iter().map(|b| b.inventory(groups)).collect();
         let drivers = inventories.iter().map(|inventory| &inventory.driver);
         let driver = drivers.clone().find(|driver| driver.is_ok()).or(drivers.into_iter().next());
         let none = || Err(Error::new(ErrorKind::Unsupported, "query a driver").fault());
@@ -212,5 +220,90 @@ impl GpuBackend for Several {
 
     fn keeps_devices_awake(&self) -> bool {
         self.backends.iter().all(|backend| backend.keeps_devices_awake())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::DeviceEventKind;
+    use gpu_sim::{Call, Event, Fault, Simulation};
+
+    /// Returns two simulated machines, and a backend that merges their devices.
+    fn of(names: [&str; 2]) -> (Vec<Simulation>, Box<dyn GpuBackend>) {
+        let machines = names.map(|name| Simulation::embedded(name).unwrap());
+        let backends = machines.iter().map(|machine| Box::new(machine.clone()) as _).collect();
+        (machines.to_vec(), Several::of(backends))
+    }
+
+    #[test]
+    fn indexes_continue_and_each_backend_answers_for_its_devices() {
+        let (machines, both) = of(["k80-single", "gb10-unified"]);
+        let own: Vec<_> = machines.iter().flat_map(|one| one.devices().unwrap()).collect();
+        let merged = both.devices().unwrap();
+        assert_eq!(merged.len(), own.len());
+        for (index, (device, own)) in (0..).zip(merged.iter().zip(&own)) {
+            assert_eq!(device.id, DeviceId { index, ..own.id.clone() });
+        }
+        let last = &merged.last().unwrap().id;
+        let seen = both.inventory(Groups::default()).devices;
+        let of_second = machines[1].inventory(Groups::default()).devices;
+        assert_eq!(seen.last().unwrap().sample, of_second.last().unwrap().sample);
+        assert_eq!(both.processes(last).unwrap(), {
+            let own = machines[1].devices().unwrap();
+            GpuBackend::processes(&machines[1], &own.last().unwrap().id).unwrap()
+        });
+        let foreign = DeviceId { index: last.index, ..merged[0].id.clone() };
+        assert_eq!(both.sample(&foreign).unwrap_err().kind(), ErrorKind::Invalid);
+    }
+
+    #[test]
+    fn device_of_two_backends_is_reported_once_by_the_first() {
+        let (machines, both) = of(["labbox", "labbox"]);
+        assert_eq!(both.devices().unwrap(), machines[0].devices().unwrap());
+    }
+
+    #[test]
+    fn tables_of_backends_join_with_unknown_links_between_them() {
+        let (machines, both) = of(["dgx1-v100", "gb10-unified"]);
+        let own = machines[0].topology().unwrap();
+        let count = own.links.len();
+        let topology = both.topology().unwrap();
+        for (from, row) in topology.links.iter().enumerate() {
+            assert_eq!(row.len(), count + 1);
+            for (to, link) in row.iter().enumerate() {
+                let want = match (from < count, to < count) {
+                    (true, true) => own.links[from][to],
+                    (false, false) => Link::Itself,
+                    _ => Link::Unknown,
+                };
+                assert_eq!(*link, want, "{from} to {to}");
+            }
+        }
+        machines[1].inject_from(Call::Topology, 1, Fault::Error(ErrorKind::Unsupported));
+        assert_eq!(both.topology().unwrap().links, topology.links);
+    }
+
+    #[test]
+    fn events_carry_index_of_merged_list() {
+        let (machines, both) = of(["k80-single", "gb10-unified"]);
+        let first_of_second = u32::try_from(machines[0].devices().unwrap().len()).unwrap();
+        both.devices().unwrap();
+        machines[1].happen(Event::Reports(0, DeviceEventKind::UncorrectedMemoryError));
+        let events = both.events(Duration::ZERO).unwrap();
+        let kind = DeviceEventKind::UncorrectedMemoryError;
+        assert_eq!(events, [DeviceEvent { device: Some(first_of_second), kind }]);
+    }
+
+    #[test]
+    fn one_driver_that_fails_hides_no_device_of_another() {
+        let (machines, both) = of(["k80-single", "gb10-unified"]);
+        for call in [Call::Driver, Call::Devices] {
+            machines[0].inject_from(call, 1, Fault::Error(ErrorKind::TimedOut));
+        }
+        assert_eq!(both.driver().unwrap(), machines[1].driver().unwrap());
+        assert_eq!(both.devices().unwrap(), machines[1].devices().unwrap());
+        machines[1].inject_from(Call::Devices, 1, Fault::Error(ErrorKind::Io));
+        assert_eq!(both.devices().unwrap_err().kind(), ErrorKind::TimedOut);
     }
 }

@@ -49,7 +49,7 @@ impl SlurmTools {
         };
         let prefix = prefix.ok_or_else(|| {
             MachineError::new(Error::new(ErrorKind::Invalid, "find Slurm's scontrol"))
-                .with_hint("name the installation, the directory with bin and sbin: --slurm DIR")
+                .with_hint("pass the directory with bin and sbin: --slurm DIR")
         })?;
         let variable = |name: &&str| Some((OsString::from(name), std::env::var_os(name)?));
         let environment: Vec<_> = VARIABLES.iter().filter_map(variable).collect();
@@ -140,8 +140,8 @@ pub fn node_name(given: Option<&str>, hostname: Option<&str>) -> Result<String, 
     if !name.is_empty() && !name.starts_with('-') && name.chars().all(is_allowed) {
         Ok(name)
     } else {
-        let error = Error::new(ErrorKind::Invalid, format!("use '{name}' as the name of a node"));
-        Err(MachineError::new(error).with_hint("name this node as Slurm does: --node NAME"))
+        let error = Error::new(ErrorKind::Invalid, format!("use '{name}' as a node name"));
+        Err(MachineError::new(error).with_hint("pass Slurm's name for this node: --node NAME"))
     }
 }
 

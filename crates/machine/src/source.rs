@@ -14,16 +14,18 @@ use crate::several::Several;
 use crate::{Cause, MachineError};
 #[cfg(feature = "kubernetes")]
 use gpu_core::ProcessDetail;
+use gpu_core::visible::{GRAMMARS, Seen};
 use gpu_core::{
-    Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, KernelDriver,
-    Launch, NoJournal, Observation, Observer, Origin, ProcessKey, ProcessTable, Snapshot,
+    Absent, Clock, DeviceFile, DeviceState, Error, ErrorKind, GpuBackend, Groups, Host, Journal,
+    KernelDriver, Launch, LeaseStore, NoJournal, Observation, Observer, Origin, Pid, ProcessFault,
+    ProcessInfo, ProcessKey, ProcessTable, Reading, Snapshot,
 };
 use gpu_host::{FileJournal, LinuxHost, PathTrust, Roots, SystemClock, TrustedDir, has_account};
 use gpu_reaper::Ports;
 use gpu_sim::Simulation;
 use gpu_sim::live::{self, SessionHost};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -63,6 +65,13 @@ const AUDIT_LOG: &str = "audit.jsonl";
 /// Returns the file systems that show the processes and devices of this machine.
 pub fn roots() -> Roots {
     Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
+}
+
+/// Returns which of these devices of a machine a program sees that is started here, with this
+/// environment; `None` without devices.
+pub fn seen(devices: &[DeviceState]) -> Option<Seen> {
+    let variable = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
+    (!devices.is_empty()).then(|| Seen::of(GRAMMARS, &variable, devices))
 }
 
 /// Returns this machine's processes, with the file systems of devices and drivers at these roots.
@@ -160,7 +169,7 @@ impl Source {
     /// # Errors
     /// As [`open`](Source::open).
     pub fn open_to_watch(options: &Options<'_>) -> Result<Self, MachineError> {
-        let keep_open = !gpu_host::may_sleep(&roots().sys);
+        let keep_open = !gpu_host::may_sleep(&roots().sys, &backends::drivers());
         Source::prepared(options, Use::Watch { keep_open })
     }
 
@@ -276,6 +285,18 @@ impl Source {
         self.session.as_deref()
     }
 
+    /// Returns a process that the driver lists. The driver reports PIDs of the host; in another PID
+    /// namespace they would belong to unrelated processes.
+    pub fn listed_process(&self, pid: Pid) -> Reading<ProcessInfo> {
+        if self.host.sees_host_pids() == Ok(false) {
+            return Err(Absent::NotFound);
+        }
+        self.host.process(pid).map_err(|error| match error.kind() {
+            ErrorKind::Process(ProcessFault::Gone) => Absent::NotFound,
+            kind => kind.absent(),
+        })
+    }
+
     /// Takes a snapshot.
     pub fn snapshot(&self) -> Snapshot {
         self.detailed_snapshot(Observation::default())
@@ -284,8 +305,8 @@ impl Source {
     /// Takes a snapshot that covers what `observation` requests.
     pub fn detailed_snapshot(&self, observation: Observation) -> Snapshot {
         let observation = self.with_workloads(observation);
-        let look = gpu_core::observe_in_detail;
-        self.with_pods(look(&*self.backend, &*self.host, &*self.clock, observation))
+        let observe = gpu_core::observe_in_detail;
+        self.with_pods(observe(&*self.backend, &*self.host, &*self.clock, observation))
     }
 
     /// Takes one of many snapshots: see [`Observer`].
@@ -431,6 +452,16 @@ impl Source {
     pub fn ports<'a>(&'a self, journal: &'a dyn Journal) -> Ports<'a> {
         Ports { backend: &*self.backend, host: &*self.host, clock: &*self.clock, journal }
     }
+
+    /// Returns the ports for claims, with an audit log that accepts no line: claims end no process.
+    pub fn claim_ports<'a>(&'a self, locks: &'a dyn LeaseStore) -> gpu_steward::Ports<'a> {
+        static NONE: LazyLock<NoJournal> = LazyLock::new(|| {
+            let what = "write an audit log: this command ends no process";
+            NoJournal::new(Error::new(ErrorKind::Unsupported, what))
+        });
+        let Ports { backend, host, clock, journal } = self.ports(&*NONE);
+        gpu_steward::Ports { backend, host, clock, journal, locks }
+    }
 }
 
 /// Returns whether this program runs in a session.
@@ -450,7 +481,10 @@ fn journal_dir() -> Result<PathBuf, MachineError> {
         .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
         .map(|state| state.join("gpuws"))
         .ok_or_else(|| {
-            MachineError::new(Error::new(ErrorKind::Unsupported, "find a place for the audit log"))
-                .with_hint("set HOME or XDG_STATE_HOME; no signals are sent without an audit log")
+            MachineError::new(Error::new(
+                ErrorKind::Unsupported,
+                "find a directory for the audit log",
+            ))
+            .with_hint("set HOME or XDG_STATE_HOME; no signals are sent without an audit log")
         })
 }

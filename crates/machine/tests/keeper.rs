@@ -1,7 +1,7 @@
 //! Copies of the program: those that keep a claim, and the one that queries NVML. They require a
 //! `main` that serves, so this does not use the test harness, and exits with 0 if all checks pass.
 
-use gpu_core::visible::VISIBLE;
+use gpu_core::visible::cuda::VISIBLE;
 use gpu_core::{
     Absent, Claim, DeviceKey, DeviceUuid, Driver, EntryKind, ErrorKind, FileId, Groups, LeaseEntry,
     LeaseStore, Origin, Pid, ProcessKey, ProcessTable, Timestamp,
@@ -13,7 +13,7 @@ use gpu_machine::{
 };
 use gpu_reaper::Usage;
 use gpu_sim::Session;
-use gpu_steward::{Grant, Scene, Wants};
+use gpu_steward::{ClaimContext, Grant, Wants};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -173,10 +173,10 @@ fn claim_is_kept_until_its_holder_ends() {
         let entry = entry(&locks, key);
         let mut held = locks.publish(EntryKind::Lease, &entry).unwrap();
         held.confirm().unwrap();
-        let scene = Scene {
+        let context = ClaimContext {
             usage: Usage::of(&snapshot),
             snapshot: snapshot.clone(),
-            mig: Vec::new(),
+            partitions: Vec::new(),
             topology: None,
             last_leased: BTreeMap::new(),
             reported: Wants::default(),
@@ -187,7 +187,7 @@ fn claim_is_kept_until_its_holder_ends() {
             decision: None,
             accepted: Vec::new(),
             parent: None,
-            scene,
+            context,
             held,
             held_back: None,
         }
@@ -260,8 +260,8 @@ fn unloadable_library_leaves_the_processes() {
 }
 
 fn environment_names_session_and_leases() {
-    let place = tempfile::tempdir().unwrap();
-    let dir = place.path().canonicalize().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().canonicalize().unwrap();
     let session =
         Session { machine: "labbox".into(), frozen_at_ms: Some(5000), ..Session::default() };
     session.write(&dir).unwrap();

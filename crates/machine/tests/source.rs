@@ -68,10 +68,13 @@ fn simulated_machine_has_no_leases_but_can_be_claimed() {
 #[test]
 fn snapshots_are_separated_by_their_pause() {
     let source = simulated();
-    let times = |looks: &mut dyn Iterator<Item = gpu_core::Snapshot>| {
-        let looks: Vec<_> = looks.collect();
-        let first = looks[0].taken_at;
-        looks.iter().map(|look| look.taken_at.since(first).as_millis()).collect::<Vec<_>>()
+    let times = |snapshots: &mut dyn Iterator<Item = gpu_core::Snapshot>| {
+        let snapshots: Vec<_> = snapshots.collect();
+        let first = snapshots[0].taken_at;
+        snapshots
+            .iter()
+            .map(|snapshot| snapshot.taken_at.since(first).as_millis())
+            .collect::<Vec<_>>()
     };
     assert_eq!(
         times(&mut source.snapshots(gpu_core::Observation::default(), 3, Duration::from_secs(2))),
@@ -92,7 +95,7 @@ fn machine_without_devices_gives_one_snapshot() {
         bare.backend.devices().err(),
         bare.backend.sample(&device).err(),
         bare.backend.processes(&device).err(),
-        bare.backend.mig_instances(&device).err(),
+        bare.backend.partitions(&device).err(),
         bare.backend.details(&device, Groups::NONE).err(),
         bare.backend.topology().err(),
         bare.backend.events(Duration::ZERO).err(),

@@ -3,7 +3,7 @@
 use crate::initial_state::with_lengths;
 use crate::pages::{MappedPages, page_of};
 use crate::recorded::{Divergence, RecordedMemory, Tally, incomparable};
-use crate::replay::{Level, Outcome, Replay, Witness};
+use crate::replay::{Level, Observer, Outcome, Replay};
 use crate::trace::{DeviceTrace, Segment};
 use crate::workload::{Step, StepKind, Workload};
 use gpu_allocator_policy::Allocation;
@@ -74,7 +74,7 @@ pub fn compare(
     if (expandable || settings.expandable_segments())
         && settings.large_segment_size() != Settings::default().large_segment_size()
     {
-        return Err(incomparable("its expandable segments use another page size").into());
+        return Err(incomparable("its expandable segments have a different page size").into());
     }
     if settings.per_process_memory_fraction().is_some() && trace.total.is_none() {
         return Err(incomparable("the device total for the memory fraction is unknown").into());
@@ -176,7 +176,7 @@ struct Comparison<'a> {
     addresses: Tally,
 }
 
-impl Witness for Comparison<'_> {
+impl Observer for Comparison<'_> {
     fn before(&mut self, number: usize, _step: Step) {
         self.memory.turn_to(self.workload, number);
     }

@@ -1,6 +1,6 @@
 //! A job under other policies and settings.
 
-use crate::replay::{Outcome, Replay, Witness};
+use crate::replay::{Observer, Outcome, Replay};
 use crate::workload::Workload;
 use gpu_allocator_policy::{Failure, PolicyConfig, Usage};
 use gpu_core::Bytes;
@@ -24,10 +24,10 @@ pub fn trial(
     workload: &Workload,
     choice: &PolicyConfig,
     device: Option<Bytes>,
-    witness: &mut impl Witness,
+    observer: &mut impl Observer,
 ) -> Result<Trial, Failure> {
     let (_, mut policy) = choice.model(device.unwrap_or(PolicyConfig::ENDLESS))?;
-    let outcome = Replay::new(workload).run(policy.as_mut(), witness)?;
+    let outcome = Replay::new(workload).run(policy.as_mut(), observer)?;
     Ok(Trial { outcome, end: policy.usage() })
 }
 

@@ -61,7 +61,7 @@ pub use initial_state::{Contradiction, Start, start};
 pub use job::{Job, JobError, OnDevice};
 pub use need::{Need, need, together};
 pub use recorded::{Divergence, Tally};
-pub use replay::{Level, Outcome, Replay, Stop, Witness};
+pub use replay::{Level, Observer, Outcome, Replay, Stop};
 pub use results::{Fitting, Needs, Replays, Run};
 pub use sparkline::Sparkline;
 pub use timeline::{Timeline, page};

@@ -14,7 +14,7 @@
 //! would be granted, or if the policy may have waited for work. A job that runs with a full device
 //! for a long time has many such sizes; after [`MAX_STEPS`] steps, the rest is bisected.
 
-use crate::replay::{Outcome, Replay, Witness};
+use crate::replay::{Observer, Outcome, Replay};
 use crate::workload::{InitialAllocation, Step, StepKind, Workload};
 use gpu_allocator_policy::{Failure, ModelMemory, PolicyConfig};
 use gpu_core::Bytes;
@@ -86,7 +86,7 @@ struct Growing {
     grown: u64,
 }
 
-impl Witness for Growing {
+impl Observer for Growing {
     fn before_held(&mut self, _held: InitialAllocation) {
         if self.may_grow {
             self.memory.begin_request();
@@ -126,10 +126,10 @@ impl Search<'_> {
 
     fn run(&mut self, total: Bytes, may_grow: bool) -> Result<Attempt, Failure> {
         let (memory, mut policy) = self.choice.model(total)?;
-        let mut witness = Growing { memory: Arc::clone(&memory), may_grow, grown: 0 };
-        let outcome = Replay::new(self.workload).run(policy.as_mut(), &mut witness)?;
+        let mut observer = Growing { memory: Arc::clone(&memory), may_grow, grown: 0 };
+        let outcome = Replay::new(self.workload).run(policy.as_mut(), &mut observer)?;
         self.replays += 1;
-        self.steps += outcome.steps as u64 + 1 + witness.grown;
+        self.steps += outcome.steps as u64 + 1 + observer.grown;
         let (peak, least_refused) = (memory.peak(), memory.least_refused());
         Ok(Attempt { outcome, total: memory.total(), peak, least_refused })
     }
@@ -336,6 +336,19 @@ mod tests {
             settings.iter().for_each(|(key, value)| choice.set(key, value).expect("it has it"));
             choice
         })
+    }
+
+    /// Such a recording was stopped before the first allocation, or has only a failure.
+    #[test]
+    fn job_without_allocation_needs_no_memory() {
+        let mut builder = Builder::default();
+        for kind in [StepKind::EmptyCache, StepKind::Fail] {
+            builder.steps.push(Step { size: 1 << 20, slot: 0, stream: 0, kind });
+        }
+        let workload = builder.job();
+        for choice in policies() {
+            assert_eq!(need(&workload, &choice).expect("no request is made").least, Bytes(0));
+        }
     }
 
     proptest! {

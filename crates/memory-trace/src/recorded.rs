@@ -240,7 +240,7 @@ impl Tape {
             _ => {
                 self.undecided(|| match at {
                     Some(at) => format!("{size} bytes are mapped at {at:#x}"),
-                    None => format!("{size} bytes are taken of the device"),
+                    None => format!("{size} bytes are taken from the device"),
                 });
                 Ok(None)
             }
@@ -263,7 +263,7 @@ impl Tape {
                 self.found.given_back.count(true);
             }
             None => self.undecided(|| {
-                format!("{} bytes at {:#x} are given back", region.size.0, region.address)
+                format!("{} bytes at {:#x} are returned", region.size.0, region.address)
             }),
         }
     }

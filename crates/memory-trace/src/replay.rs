@@ -6,7 +6,7 @@ use gpu_core::{Bytes, Error, ErrorKind};
 use serde::Serialize;
 
 /// Observes a replay.
-pub trait Witness {
+pub trait Observer {
     /// Called before each initial allocation of the job.
     fn before_held(&mut self, _held: InitialAllocation) {}
 
@@ -28,7 +28,7 @@ pub trait Witness {
 }
 
 /// Ignores all events.
-impl Witness for () {}
+impl Observer for () {}
 
 /// A policy's memory in use and held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -144,7 +144,7 @@ impl<'a> Replay<'a> {
     pub fn run<P: Policy + ?Sized>(
         mut self,
         policy: &mut P,
-        witness: &mut impl Witness,
+        observer: &mut impl Observer,
     ) -> Result<Outcome, Error> {
         let mut outcome = Outcome {
             peak: Level::default(),
@@ -154,23 +154,23 @@ impl<'a> Replay<'a> {
             steps: 0,
             failures_avoided: 0,
         };
-        if let Err(failure) = self.begin(policy, witness) {
+        if let Err(failure) = self.begin(policy, observer) {
             outcome.stop = Some(Stop { step: None, shortage: shortage(failure)? });
             return Ok(outcome);
         }
         for (index, &held) in self.workload.held.iter().enumerate() {
             match &self.slots[held.slot as usize] {
-                Slot::Live(given) => witness.begun(index, held, given),
-                Slot::Retired(retired) => witness.begun(index, held, retired.allocation()),
+                Slot::Live(given) => observer.begun(index, held, given),
+                Slot::Retired(retired) => observer.begun(index, held, retired.allocation()),
                 Slot::Vacant => {}
             }
         }
         outcome.rise(policy, None);
         for (number, &step) in self.workload.steps.iter().enumerate().take(self.until) {
-            witness.before(number, step);
+            observer.before(number, step);
             let mut done = self.step(policy, step);
             while let Err(Failure::OutOfMemory(_)) = done
-                && witness.refused(Some(number), self.retired > 0)
+                && observer.refused(Some(number), self.retired > 0)
             {
                 done = self.step(policy, step);
             }
@@ -187,7 +187,7 @@ impl<'a> Replay<'a> {
                 Some(Slot::Live(allocation)) if step.kind == StepKind::Allocate => Some(allocation),
                 _ => None,
             };
-            witness.after(number, step, given, now);
+            observer.after(number, step, given, now);
         }
         Ok(outcome)
     }
@@ -195,16 +195,16 @@ impl<'a> Replay<'a> {
     fn begin<P: Policy + ?Sized>(
         &mut self,
         policy: &mut P,
-        witness: &mut impl Witness,
+        observer: &mut impl Observer,
     ) -> Result<(), Failure> {
         for held in &self.workload.held {
             if !matches!(self.slots[held.slot as usize], Slot::Vacant) {
                 continue;
             }
-            witness.before_held(*held);
+            observer.before_held(*held);
             let mut allocation = self.allocate(policy, held.stream, held.size);
             while let Err(Failure::OutOfMemory(_)) = allocation
-                && witness.refused(None, self.retired > 0)
+                && observer.refused(None, self.retired > 0)
             {
                 allocation = self.allocate(policy, held.stream, held.size);
             }

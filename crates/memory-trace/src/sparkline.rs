@@ -1,6 +1,6 @@
 //! A job's memory over time in a few characters.
 
-use crate::replay::{Level, Witness};
+use crate::replay::{Level, Observer};
 use crate::workload::Step;
 use gpu_allocator_policy::Allocation;
 
@@ -35,7 +35,7 @@ impl Sparkline {
     }
 }
 
-impl Witness for Sparkline {
+impl Observer for Sparkline {
     fn after(&mut self, number: usize, _step: Step, _given: Option<&Allocation>, now: Level) {
         let column = &mut self.most[number.min(self.steps - 1) * COLUMNS / self.steps];
         *column = (*column).max(now.reserved.0);

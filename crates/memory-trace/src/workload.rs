@@ -146,15 +146,15 @@ impl Workload {
         }
         let mut most = now;
         for step in &self.steps {
-            let size = &mut sizes[step.slot as usize];
+            let slot = step.slot as usize;
             match step.kind {
                 StepKind::Allocate => {
-                    *size = step.size;
+                    sizes[slot] = step.size;
                     now = now.saturating_add(step.size);
                     most = most.max(now);
                 }
                 StepKind::Free | StepKind::Retire => {
-                    now = now.saturating_sub(std::mem::take(size));
+                    now = now.saturating_sub(std::mem::take(&mut sizes[slot]));
                 }
                 StepKind::Complete | StepKind::EmptyCache | StepKind::Fail => {}
             }

@@ -1,29 +1,18 @@
 //! The device files of the driver.
 
+use crate::information;
 use crate::log::{PREFIXES, parse_message};
+use crate::node::{MAJOR, node, number_of};
+use crate::xid;
 use gpu_core::{
-    Access, DeviceFile, DeviceKey, DriverMessage, FileId, FileRole, HeldFile, KernelDriver,
-    MemoryUse, Reading, Timestamp,
+    Access, DeviceFile, DeviceInfo, DeviceKey, DriverError, DriverMessage, FileId, FileRole,
+    HeldFile, KernelDriver, MemoryUse, PciBusId, Reading, Timestamp,
 };
 use std::sync::Arc;
-
-/// The major number of `/dev/nvidiaN`, `nvidiactl` and `nvidia-modeset` (Linux `devices.txt`).
-pub const MAJOR: u32 = 195;
 
 /// The minor numbers of the two files that do not belong to a device.
 const CONTROL: u32 = 255;
 const MODESET: u32 = 254;
-
-/// Returns the identity of `/dev/nvidiaN`, by N: NVML's minor number of the device.
-pub fn node(number: u32) -> FileId {
-    FileId::Device { major: MAJOR, minor: number }
-}
-
-/// Returns N of `/dev/nvidiaN`, by the name of the file alone.
-pub fn number_of(path: &str) -> Option<u32> {
-    let digits = path.rsplit('/').next()?.strip_prefix("nvidia")?;
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
-}
 
 /// Returns the files of this driver, as adapters take those of all drivers.
 pub fn drivers() -> Arc<[Arc<dyn KernelDriver>]> {
@@ -66,6 +55,14 @@ impl KernelDriver for NvidiaDriver {
         "nvidia"
     }
 
+    fn device_list(&self) -> Option<&'static str> {
+        Some("driver/nvidia/gpus")
+    }
+
+    fn listed_device(&self, bus: PciBusId, information: &str) -> DeviceInfo {
+        information::device(bus, information)
+    }
+
     fn directories(&self) -> &'static [&'static str] {
         &["nvidia-caps"]
     }
@@ -105,6 +102,10 @@ impl KernelDriver for NvidiaDriver {
 
     fn log_message(&self, text: &str, at: Timestamp) -> Option<DriverMessage> {
         parse_message(text, at)
+    }
+
+    fn explain(&self, message: &DriverMessage) -> Option<DriverError> {
+        xid::error(&message.code, &message.text)
     }
 
     fn find_memory_use(&self, held: &mut [HeldFile], _: &dyn Fn(u32) -> Option<String>) {

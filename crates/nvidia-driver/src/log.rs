@@ -1,6 +1,7 @@
 //! The driver's error messages in the kernel log.
 
-use gpu_core::{DriverMessage, DriverMessageKind, PciBusId, Pid, Timestamp, acts};
+use crate::xid::{self, SXID, XID};
+use gpu_core::{DriverErrorCode, DriverMessage, PciBusId, Pid, Timestamp, acts};
 
 /// The module's prefix for its lines of the kernel log.
 const PREFIX: &str = "NVRM: ";
@@ -9,7 +10,7 @@ const SWITCH_PREFIX: &str = "nvidia-nvswitch";
 /// The words with which every message about a vanished device ends.
 const OFF_BUS: &str = "fallen off the bus";
 /// The maximum length of the part in parentheses, `PCI:00000000:01:00 GPU-I:05 GPU-CI:00`.
-const MAX_PLACE: usize = 64;
+const MAX_ADDRESS: usize = 64;
 
 /// The beginnings of the driver's records, for a reader that has only the kernel's own text.
 pub(crate) const PREFIXES: &[&str] = &[PREFIX, SWITCH_PREFIX];
@@ -28,32 +29,22 @@ pub fn parse_message(line: &str, at: Timestamp) -> Option<DriverMessage> {
     let Some(start) = line.find(PREFIX) else { return sxid(line, at) };
     let message = &line[start + PREFIX.len()..];
     if let Some(rest) = message.strip_prefix("Xid (") {
-        xid(rest, at)
+        numbered(XID, rest, at)
     } else if let Some(rest) = message.strip_prefix("GPU ") {
-        let (place, text) = rest.split_once(": ")?;
+        let (position, text) = rest.split_once(": ")?;
         let is_lost = text.strip_prefix("GPU has ").is_some_and(|t| t.starts_with(OFF_BUS));
-        is_lost.then(|| off_bus(place, text, at))?
+        is_lost.then(|| off_bus(position, text, at))?
     } else {
         // The address is in the first of three lines, the verdict in the last.
         let rest = message.strip_prefix("The NVIDIA GPU ")?;
-        let place = rest.split_whitespace().next()?;
-        off_bus(place, &rest[rest.find(OFF_BUS)?..], at)
+        let position = rest.split_whitespace().next()?;
+        off_bus(position, &rest[rest.find(OFF_BUS)?..], at)
     }
 }
 
-fn off_bus(place: &str, text: &str, at: Timestamp) -> Option<DriverMessage> {
-    Some(DriverMessage {
-        at,
-        elapsed: None,
-        is_local: false,
-        bus: address(place)?,
-        kind: DriverMessageKind::FallenOffBus,
-        pid: None,
-        process: None,
-        gpu_instance: None,
-        compute_instance: None,
-        text: bounded(text, DriverMessage::MAX_TEXT),
-    })
+fn off_bus(position: &str, text: &str, at: Timestamp) -> Option<DriverMessage> {
+    let code = DriverErrorCode { list: xid::OFF_BUS.into(), number: None };
+    Some(message(at, address(position)?, code, text))
 }
 
 /// Parses `nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 …`.
@@ -61,39 +52,51 @@ fn sxid(line: &str, at: Timestamp) -> Option<DriverMessage> {
     let start = line.find(SWITCH_PREFIX)? + SWITCH_PREFIX.len();
     let (switch, rest) = digits(&line[start..]);
     let rest = rest.strip_prefix(": SXid (").filter(|_| !switch.is_empty())?;
-    let message = xid(rest, at)?;
-    let DriverMessageKind::Xid(code) = message.kind else { return None };
-    Some(DriverMessage { kind: DriverMessageKind::SXid(code), ..message })
+    numbered(SXID, rest, at)
 }
 
 /// Parses the rest of a message after `Xid (`.
-fn xid(rest: &str, at: Timestamp) -> Option<DriverMessage> {
-    let end = rest.bytes().take(MAX_PLACE).position(|byte| byte == b')')?;
-    let (place, rest) = (&rest[..end], rest[end + 1..].strip_prefix(':')?);
-    let mut words = place.split_whitespace();
+fn numbered(list: &'static str, rest: &str, at: Timestamp) -> Option<DriverMessage> {
+    let end = rest.bytes().take(MAX_ADDRESS).position(|byte| byte == b')')?;
+    let (position, rest) = (&rest[..end], rest[end + 1..].strip_prefix(':')?);
+    let mut words = position.split_whitespace();
     let bus = address(words.next()?)?;
     let instance = |key: &str| {
-        let mut words = place.split_whitespace();
+        let mut words = position.split_whitespace();
         words.find_map(|word| word.strip_prefix(key)?.parse().ok())
     };
     let (number, rest) = digits(rest.trim_start());
-    let code = number.parse().ok()?;
+    let code = DriverErrorCode { list: list.into(), number: Some(number.parse().ok()?) };
     if rest.starts_with(|c: char| c.is_alphanumeric()) {
         return None;
     }
     let (pid, process, text) = process(after_comma(rest));
     Some(DriverMessage {
-        at,
-        elapsed: None,
-        is_local: false,
-        bus,
-        kind: DriverMessageKind::Xid(code),
         pid,
         process,
         gpu_instance: instance("GPU-I:"),
         compute_instance: instance("GPU-CI:"),
-        text: bounded(text, DriverMessage::MAX_TEXT),
+        ..message(at, bus, code, text)
     })
+}
+
+/// Returns a message without a process, with the explanation of its error.
+fn message(at: Timestamp, bus: PciBusId, code: DriverErrorCode, text: &str) -> DriverMessage {
+    let text = bounded(text, DriverMessage::MAX_TEXT);
+    let error = xid::error(&code, &text).unwrap_or_default();
+    DriverMessage {
+        at,
+        elapsed: None,
+        is_local: false,
+        bus,
+        code,
+        pid: None,
+        process: None,
+        gpu_instance: None,
+        compute_instance: None,
+        text,
+        error,
+    }
 }
 
 /// Splits off `pid=1234, name=python, `. The driver writes the name only after the PID, and
@@ -147,7 +150,6 @@ fn bounded(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use DriverMessageKind::{FallenOffBus, SXid, Xid};
     use proptest::prelude::*;
 
     const AT: Timestamp = Timestamp(7);
@@ -156,21 +158,21 @@ mod tests {
         parse_message(line, AT)
     }
 
+    fn xid(number: u32) -> DriverErrorCode {
+        DriverErrorCode { list: XID.into(), number: Some(number) }
+    }
+
+    fn sxid(number: u32) -> DriverErrorCode {
+        DriverErrorCode { list: SXID.into(), number: Some(number) }
+    }
+
+    fn off_bus() -> DriverErrorCode {
+        DriverErrorCode { list: xid::OFF_BUS.into(), number: None }
+    }
+
     /// A message of the GPU at bus 0x3b, without process and instances.
-    fn message(kind: DriverMessageKind, text: &str) -> DriverMessage {
-        let bus = PciBusId { domain: 0, bus: 0x3b, device: 0, function: 0 };
-        DriverMessage {
-            at: AT,
-            elapsed: None,
-            is_local: false,
-            bus,
-            kind,
-            pid: None,
-            process: None,
-            gpu_instance: None,
-            compute_instance: None,
-            text: text.to_owned(),
-        }
+    fn message(code: DriverErrorCode, text: &str) -> DriverMessage {
+        super::message(AT, PciBusId { domain: 0, bus: 0x3b, device: 0, function: 0 }, code, text)
     }
 
     #[test]
@@ -178,19 +180,19 @@ mod tests {
         let of = |pid, name: &str, code, text| DriverMessage {
             pid: Some(Pid(pid)),
             process: (!name.is_empty()).then(|| name.to_owned()),
-            ..message(Xid(code), text)
+            ..message(xid(code), text)
         };
         let in_mig = |gpu, compute, text| DriverMessage {
             gpu_instance: Some(gpu),
             compute_instance: compute,
             ..of(901, "train", 43, text)
         };
-        let far = PciBusId { domain: 0x1_0002, bus: 0xa1, device: 0x1f, function: 0 };
+        let wide = PciBusId { domain: 0x1_0002, bus: 0xa1, device: 0x1f, function: 0 };
         for (line, want) in [
-            ("NVRM: Xid (0000:3b:00): 14, Channel 00000007", message(Xid(14), "Channel 00000007")),
+            ("NVRM: Xid (0000:3b:00): 14, Channel 00000007", message(xid(14), "Channel 00000007")),
             (
                 "NVRM: Xid (PCI:0000:3b:00): 43, Ch 00000011, engmask 00000301",
-                message(Xid(43), "Ch 00000011, engmask 00000301"),
+                message(xid(43), "Ch 00000011, engmask 00000301"),
             ),
             (
                 "NVRM: Xid (PCI:0000:3b:00): 31, pid=812, Ch 0000000a, intr 00000000.",
@@ -202,11 +204,11 @@ mod tests {
             ),
             (
                 "NVRM: Xid (PCI:0000:3b:00): 62, pid='<unknown>', name=<unknown>, 2b1c 01d8",
-                message(Xid(62), "2b1c 01d8"),
+                message(xid(62), "2b1c 01d8"),
             ),
             (
                 "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
-                message(Xid(79), "GPU has fallen off the bus."),
+                message(xid(79), "GPU has fallen off the bus."),
             ),
             (
                 "NVRM: Xid (PCI:0000:3b:00): 45, pid=812, name=nccl-test, Ch 00000009 caused by previous Xid 31",
@@ -222,42 +224,42 @@ mod tests {
             ),
             (
                 "NVRM: Xid (PCI:0000:3b:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 11 (0x02 0x00)",
-                message(Xid(149), "NETIR_LINK_EVT Fatal XC0 i0 Link 11 (0x02 0x00)"),
+                message(xid(149), "NETIR_LINK_EVT Fatal XC0 i0 Link 11 (0x02 0x00)"),
             ),
             (
                 "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x2",
-                message(Xid(154), "GPU recovery action changed from 0x0 (None) to 0x2"),
+                message(xid(154), "GPU recovery action changed from 0x0 (None) to 0x2"),
             ),
-            ("NVRM: Xid (PCI:0000:3b:00): 119, pid=0, ", message(Xid(119), "")),
+            ("NVRM: Xid (PCI:0000:3b:00): 119, pid=0, ", message(xid(119), "")),
             ("NVRM: Xid (PCI:0000:3b:00): 43, pid=9, name=a,", of(9, "a", 43, "")),
             ("NVRM: Xid (PCI:0000:3b:00): 43, pid=9, name=a", of(9, "a", 43, "")),
-            ("NVRM: Xid (PCI:0000:3b:00): 92", message(Xid(92), "")),
-            ("NVRM: Xid (PCI:0000:3b:00): 4294967295 x", message(Xid(u32::MAX), "x")),
+            ("NVRM: Xid (PCI:0000:3b:00): 92", message(xid(92), "")),
+            ("NVRM: Xid (PCI:0000:3b:00): 4294967295 x", message(xid(u32::MAX), "x")),
             (
                 "NVRM: Xid (PCI:10002:a1:1f): 48, DBE",
-                DriverMessage { bus: far, ..message(Xid(48), "DBE") },
+                DriverMessage { bus: wide, ..message(xid(48), "DBE") },
             ),
-            ("NVRM: Xid (PCI:0000:3b:00): 43, pid=x, y", message(Xid(43), "pid=x, y")),
+            ("NVRM: Xid (PCI:0000:3b:00): 43, pid=x, y", message(xid(43), "pid=x, y")),
             (
                 "nvidia-nvswitch3: SXid (PCI:0000:3b:00.0): 12028, Non-fatal, Link 32 egress",
-                message(SXid(12028), "Non-fatal, Link 32 egress"),
+                message(sxid(12028), "Non-fatal, Link 32 egress"),
             ),
             (
                 "[ 9.1] nvidia-nvswitch0: SXid (PCI:0000:3b:00.0): 20034, Data {0x1, 0x2}",
-                message(SXid(20034), "Data {0x1, 0x2}"),
+                message(sxid(20034), "Data {0x1, 0x2}"),
             ),
             (
                 "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.",
-                message(FallenOffBus, "GPU has fallen off the bus."),
+                message(off_bus(), "GPU has fallen off the bus."),
             ),
             (
                 "NVRM: GPU 0000:3b:00.1: GPU has fallen off the bus.",
-                message(FallenOffBus, "GPU has fallen off the bus."),
+                message(off_bus(), "GPU has fallen off the bus."),
             ),
             (
                 "NVRM: The NVIDIA GPU 0000:3b:00.0\nNVRM: (PCI ID: 10de:2330) installed in this \
                  system has\nNVRM: fallen off the bus and is not responding to commands.",
-                message(FallenOffBus, "fallen off the bus and is not responding to commands."),
+                message(off_bus(), "fallen off the bus and is not responding to commands."),
             ),
         ] {
             assert_eq!(parsed(line), Some(want), "{line}");
@@ -266,7 +268,7 @@ mod tests {
 
     #[test]
     fn prefix_of_log_is_skipped() {
-        let want = message(Xid(13), "Graphics Exception");
+        let want = message(xid(13), "Graphics Exception");
         for prefix in [
             "[12345.678901] ",
             "[12345.678901][ T1946] ",
@@ -288,7 +290,7 @@ mod tests {
         let of = |name: &str| {
             let line = format!("NVRM: Xid (PCI:0000:3b:00): 43, pid=9, name={name}, Ch 1");
             let message = parsed(&line).unwrap();
-            assert_eq!((message.bus.bus, message.kind, message.pid), (0x3b, Xid(43), Some(Pid(9))));
+            assert_eq!((message.bus.bus, message.code, message.pid), (0x3b, xid(43), Some(Pid(9))));
             (message.process.unwrap_or_default(), message.text)
         };
         let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
@@ -334,8 +336,8 @@ mod tests {
         ] {
             assert_eq!(parsed(line), None, "{line}");
         }
-        let far = format!("NVRM: Xid (PCI:0000:3b:00{}): 79", " ".repeat(MAX_PLACE));
-        assert_eq!(parsed(&far), None);
+        let late = format!("NVRM: Xid (PCI:0000:3b:00{}): 79", " ".repeat(MAX_ADDRESS));
+        assert_eq!(parsed(&late), None);
     }
 
     #[test]
@@ -409,7 +411,7 @@ mod tests {
             );
             let found = parsed(&line).unwrap();
             prop_assert_eq!(found.bus, PciBusId { domain, bus, device, function: 0 });
-            prop_assert_eq!((found.kind, found.pid), (Xid(code), Some(Pid(pid))));
+            prop_assert_eq!((found.code, found.pid), (xid(code), Some(Pid(pid))));
             prop_assert_eq!((found.process, found.text), (Some(name), text));
         }
     }

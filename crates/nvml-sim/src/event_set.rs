@@ -40,9 +40,9 @@ pub(crate) struct Report {
 impl Report {
     fn of(event: &DeviceEvent) -> Option<Self> {
         let (kind, data) = match event.kind {
-            DeviceEventKind::Xid(number) => (kind::XID, number),
-            DeviceEventKind::SingleBitEcc => (kind::SINGLE_BIT_ECC, 0),
-            DeviceEventKind::DoubleBitEcc => (kind::DOUBLE_BIT_ECC, 0),
+            DeviceEventKind::Error(number) => (kind::XID, number),
+            DeviceEventKind::CorrectedMemoryError => (kind::SINGLE_BIT_ECC, 0),
+            DeviceEventKind::UncorrectedMemoryError => (kind::DOUBLE_BIT_ECC, 0),
         };
         Some(Report { gpu: event.device?, kind, data })
     }
@@ -111,9 +111,9 @@ mod tests {
         sets.register(one, 1, kind::DOUBLE_BIT_ECC).unwrap();
         let event = |gpu, kind| DeviceEvent { device: Some(gpu), kind };
         sets.deliver(&[
-            event(0, DeviceEventKind::DoubleBitEcc),
-            event(0, DeviceEventKind::Xid(79)),
-            event(1, DeviceEventKind::DoubleBitEcc),
+            event(0, DeviceEventKind::UncorrectedMemoryError),
+            event(0, DeviceEventKind::Error(79)),
+            event(1, DeviceEventKind::UncorrectedMemoryError),
         ]);
         let xid = Report { gpu: 0, kind: kind::XID, data: 79 };
         let ecc = Report { gpu: 1, kind: kind::DOUBLE_BIT_ECC, data: 0 };

@@ -85,6 +85,37 @@ structs! {
     /// `nvmlGpuFabricInfo_t`
     FabricInfo { cluster_uuid: [c_uchar; 16], status: c_uint, clique_id: c_uint, state: c_uchar }
 
+    /// `nvmlGpuFabricInfo_v2_t`
+    FabricInfo2 version 2 {
+        version: c_uint, cluster_uuid: [c_uchar; 16], status: c_uint, clique_id: c_uint,
+        state: c_uchar, health_mask: c_uint,
+    }
+
+    /// `nvmlGpuFabricInfo_v3_t`
+    FabricInfo3 version 3 {
+        version: c_uint, cluster_uuid: [c_uchar; 16], status: c_uint, clique_id: c_uint,
+        state: c_uchar, health_mask: c_uint, health_summary: c_uchar,
+    }
+
+    /// `nvmlPlatformInfo_v2_t`
+    PlatformInfo2 version 2 {
+        version: c_uint, ib_guid: [c_uchar; 16], chassis_serial_number: [c_uchar; 16],
+        slot_number: c_uchar, tray_index: c_uchar, host_id: c_uchar, peer_type: c_uchar,
+        module_id: c_uchar,
+    }
+
+    /// `nvmlPciInfoExt_v1_t`
+    PciInfoExt1 version 1 {
+        version: c_uint, domain: c_uint, bus: c_uint, device: c_uint, pci_device_id: c_uint,
+        pci_sub_system_id: c_uint, base_class: c_uint, sub_class: c_uint, bus_id: [c_char; 32],
+    }
+
+    /// `nvmlDramEncryptionInfo_v1_t`
+    DramEncryptionInfo1 version 1 { version: c_uint, encryption_state: c_uint }
+
+    /// `nvmlC2cModeInfo_v1_t`
+    C2cModeInfo1 { is_c2c_enabled: c_uint }
+
     /// `nvmlDeviceAddressingMode_v1_t`
     AddressingMode1 version 1 { version: c_uint, value: c_uint }
 

@@ -122,6 +122,61 @@ fn struct_layouts_match_c() {
             state: state,
         }
     );
+    same!(
+        FabricInfo2,
+        nvmlGpuFabricInfo_v2_t {
+            version: version,
+            cluster_uuid: clusterUuid,
+            status: status,
+            clique_id: cliqueId,
+            state: state,
+            health_mask: healthMask,
+        }
+    );
+    same!(
+        FabricInfo3,
+        nvmlGpuFabricInfo_v3_t {
+            version: version,
+            cluster_uuid: clusterUuid,
+            status: status,
+            clique_id: cliqueId,
+            state: state,
+            health_mask: healthMask,
+            health_summary: healthSummary,
+        }
+    );
+    same!(
+        PlatformInfo2,
+        nvmlPlatformInfo_v2_t {
+            version: version,
+            ib_guid: ibGuid,
+            chassis_serial_number: chassisSerialNumber,
+            slot_number: slotNumber,
+            tray_index: trayIndex,
+            host_id: hostId,
+            peer_type: peerType,
+            module_id: moduleId,
+        }
+    );
+    same!(
+        PciInfoExt1,
+        nvmlPciInfoExt_v1_t {
+            version: version,
+            domain: domain,
+            bus: bus,
+            device: device,
+            pci_device_id: pciDeviceId,
+            pci_sub_system_id: pciSubSystemId,
+            base_class: baseClass,
+            sub_class: subClass,
+            bus_id: busId,
+        }
+    );
+    same!(
+        DramEncryptionInfo1,
+        nvmlDramEncryptionInfo_v1_t { version: version, encryption_state: encryptionState }
+    );
+    same!(C2cModeInfo1, nvmlC2cModeInfo_v1_t { is_c2c_enabled: isC2cEnabled });
     same!(AddressingMode1, nvmlDeviceAddressingMode_t { version: version, value: value });
     same!(
         EccSramErrorStatus1,
@@ -184,6 +239,7 @@ fn return_codes_match_header() {
         (Code::IRQ_ISSUE, c::nvmlReturn_enum_NVML_ERROR_IRQ_ISSUE),
         (Code::LIBRARY_NOT_FOUND, c::nvmlReturn_enum_NVML_ERROR_LIBRARY_NOT_FOUND),
         (Code::FUNCTION_NOT_FOUND, c::nvmlReturn_enum_NVML_ERROR_FUNCTION_NOT_FOUND),
+        (Code::CORRUPTED_INFOROM, c::nvmlReturn_enum_NVML_ERROR_CORRUPTED_INFOROM),
         (Code::GPU_IS_LOST, c::nvmlReturn_enum_NVML_ERROR_GPU_IS_LOST),
         (Code::RESET_REQUIRED, c::nvmlReturn_enum_NVML_ERROR_RESET_REQUIRED),
         (Code::OPERATING_SYSTEM, c::nvmlReturn_enum_NVML_ERROR_OPERATING_SYSTEM),
@@ -208,12 +264,19 @@ fn field_and_event_ids_match_header() {
         (id::ECC_DBE_VOL_TOTAL, f::NVML_FI_DEV_ECC_DBE_VOL_TOTAL),
         (id::ECC_SBE_AGG_TOTAL, f::NVML_FI_DEV_ECC_SBE_AGG_TOTAL),
         (id::ECC_DBE_AGG_TOTAL, f::NVML_FI_DEV_ECC_DBE_AGG_TOTAL),
+        (id::PCIE_COUNT_TX_BYTES, f::NVML_FI_DEV_PCIE_COUNT_TX_BYTES),
+        (id::PCIE_COUNT_RX_BYTES, f::NVML_FI_DEV_PCIE_COUNT_RX_BYTES),
         (id::RETIRED_SBE, f::NVML_FI_DEV_RETIRED_SBE),
         (id::RETIRED_DBE, f::NVML_FI_DEV_RETIRED_DBE),
         (id::RETIRED_PENDING, f::NVML_FI_DEV_RETIRED_PENDING),
         (id::NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, f::NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL),
         (id::NVLINK_REPLAY_ERROR_COUNT_TOTAL, f::NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL),
         (id::NVLINK_RECOVERY_ERROR_COUNT_TOTAL, f::NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL),
+        (id::SW_POWER_CAP, f::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP),
+        (id::SYNC_BOOST, f::NVML_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST),
+        (id::SW_THERM_SLOWDOWN, f::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN),
+        (id::HW_THERM_SLOWDOWN, f::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN),
+        (id::HW_POWER_BRAKE_SLOWDOWN, f::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN),
         (id::MEMORY_TEMP, f::NVML_FI_DEV_MEMORY_TEMP),
         (id::TOTAL_ENERGY_CONSUMPTION, f::NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION),
         (id::NVLINK_LINK_COUNT, f::NVML_FI_DEV_NVLINK_LINK_COUNT),

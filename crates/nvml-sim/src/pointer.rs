@@ -57,6 +57,11 @@ impl<T: Copy> Out<T> {
         Ok(unsafe { self.0.read_unaligned() })
     }
 
+    /// Returns the pointer as one to another version of the struct.
+    pub(crate) fn version<U: Versioned>(self) -> Out<U> {
+        Out(self.0.cast())
+    }
+
     /// Writes one of several values; the caller guarantees room for more than `index`.
     pub(crate) fn put_at(self, index: usize, value: T) -> Answer {
         Out(self.0.wrapping_add(if self.0.is_null() { 0 } else { index })).put(value)

@@ -166,7 +166,7 @@ fn concerns(fault: &CallFault, function: &str, gpu: Option<u32>) -> bool {
 }
 
 fn lost(gpu: u32) -> Event {
-    let text = format!("ask GPU {gpu}: it is lost");
+    let text = format!("query GPU {gpu}: it is lost");
     Event::Fails(gpu, Fault { kind: DeviceFault::Lost.into(), text })
 }
 

@@ -6,9 +6,10 @@ use crate::pointer::Handle;
 use gpu_core::{
     Accounting, Activity, ApplicationClocks, Clocks, DeviceProcess, DeviceSample, DeviceState,
     Driver, Engines, Fabric, Fault, GpuBackend, Groups, GspFirmware, Inforom, MemoryErrors,
-    MemoryHealth, MemoryInfo, MigInstance, Modes, NvLink, OperationModes, Pcie, PcieThroughput,
-    Power, PowerReadings, Product, ProtectedMemory, Reading, ResetStatus, Result, Thermal,
-    Topology, VirtualGpus,
+    MemoryHealth, MemoryInfo, Modes, ModulePower, NvLink, OperationModes, Partition, Pcie,
+    PcieThroughput, Platform, Power, PowerReadings, Product, ProtectedMemory, RareModes, Reading,
+    ResetStatus, Result, SramErrors, SupportedClocks, Thermal, ThrottleTimes, Topology,
+    VirtualGpus,
 };
 use gpu_sim::Simulation;
 
@@ -26,13 +27,13 @@ pub(crate) struct View {
 pub(crate) struct Subject<'a> {
     pub(crate) view: &'a View,
     pub(crate) state: &'a DeviceState,
-    pub(crate) mig: Option<&'a MigInstance>,
+    pub(crate) mig: Option<&'a Partition>,
 }
 
 impl View {
     /// Takes a snapshot of a machine.
     ///
-    /// Runs one query at a time instead of `GpuBackend::look`, because the caller interprets the
+    /// Runs one query at a time instead of `GpuBackend::inventory`, because the caller interprets the
     /// answers.
     pub(crate) fn take(simulation: &Simulation) -> Self {
         let driver = simulation.driver().map_err(|error| error.fault());
@@ -40,7 +41,7 @@ impl View {
         let devices = infos.into_iter().map(|info| DeviceState {
             sample: simulation.sample(&info.id).map_err(|error| error.fault()),
             processes: simulation.processes(&info.id).map_err(|error| error.fault()),
-            mig: simulation.mig_instances(&info.id).map_err(|error| error.fault()),
+            partitions: simulation.partitions(&info.id).map_err(|error| error.fault()),
             details: simulation.details(&info.id, Groups::all()).map_err(|error| error.fault()),
             info,
         });
@@ -110,20 +111,26 @@ impl<'a> Subject<'a> {
         virtual_gpus: VirtualGpus,
         reset_status: ResetStatus,
         operation_modes: OperationModes,
+        rare_modes: RareModes,
         activity: Activity,
+        throttle_times: ThrottleTimes,
         engines: Engines,
         clocks: Clocks,
         application_clocks: ApplicationClocks,
+        supported_clocks: SupportedClocks,
         power: Power,
         power_readings: PowerReadings,
+        module_power: ModulePower,
         thermal: Thermal,
         pcie: Pcie,
         pcie_throughput: PcieThroughput,
         protected_memory: ProtectedMemory,
         memory_health: MemoryHealth,
         memory_errors: Box<MemoryErrors>,
+        sram_errors: SramErrors,
         nvlinks: Vec<NvLink>,
         fabric: Fabric,
+        platform: Platform,
         accounting: Accounting,
     }
 
@@ -158,8 +165,8 @@ impl<'a> Subject<'a> {
     }
 
     /// Returns the MIG instances of the device.
-    pub(crate) fn instances(self) -> Answer<&'a [MigInstance]> {
-        Ok(self.state.mig.as_ref()?)
+    pub(crate) fn instances(self) -> Answer<&'a [Partition]> {
+        Ok(self.state.partitions.as_ref()?)
     }
 
     /// Returns the memory of the device or the instance.

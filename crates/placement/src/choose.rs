@@ -2,7 +2,7 @@
 
 use crate::filter::Pool;
 use crate::offer::{Choice, Offer, Passed, Refusal, Why};
-use crate::partition::{Divisions, MAX_EXACT, Worth};
+use crate::partition::{Divisions, MAX_EXACT, Rating};
 use crate::rules::{Costs, Rule};
 use crate::scores::{Scores, Set, first, positions, sets};
 use crate::search::{self, reachable, search};
@@ -32,7 +32,7 @@ pub fn choose(
     let members: Vec<&Offer> = pool.positions.iter().map(|position| &offers[*position]).collect();
     let number = |position: usize| members[position].id.index as usize;
     let scores = Scores::of(members.len(), |from, to| match topology {
-        Some(topology) if !members[from].is_mig() && !members[to].is_mig() => {
+        Some(topology) if !members[from].is_partition() && !members[to].is_partition() => {
             topology.score(number(from), number(to))
         }
         _ => 0,
@@ -107,7 +107,7 @@ impl Best {
         let mut divisions = Divisions::new(scores, size);
         let sum = |divisions: &Divisions, set: &Set| divisions.sum(*set as u32);
         let with = |divisions: &mut Divisions, set: &Set, least: u32| {
-            divisions.worth_with(*set as u32, all & !(*set as u32), least)
+            divisions.rating_with(*set as u32, all & !(*set as u32), least)
         };
         let worst = allowed.iter().copied().min_by_key(|set| sum(&divisions, set));
         let count = allowed.len();
@@ -117,7 +117,7 @@ impl Best {
         if is_any {
             // This finds a best division directly, and rules out every set worse than that
             // division's best set.
-            best = divisions.worth(all, reachable(scores, size));
+            best = divisions.rating(all, reachable(scores, size));
             let full = divisions.division(all).into_iter();
             let full = full.filter(|set| set.count_ones() as usize == size);
             let least = full.map(|set| divisions.sum(set)).max().unwrap_or(0);
@@ -126,10 +126,10 @@ impl Best {
         sets.sort_by_key(|set| std::cmp::Reverse(sum(&divisions, set)));
         if !is_any {
             for set in &sets {
-                best = best.max(with(&mut divisions, set, best.map_or(0, Worth::total)));
+                best = best.max(with(&mut divisions, set, best.map_or(0, Rating::total)));
             }
         }
-        let total = best.map_or(0, Worth::total);
+        let total = best.map_or(0, Rating::total);
         let mut found = None;
         sets.retain(|set| {
             let sum = sum(&divisions, set);

@@ -19,6 +19,7 @@
 //!     free: memory,
 //!     room: memory,
 //!     compute_capability: Err(Absent::NotRecorded),
+//!     shared_with_host: false,
 //!     display: false,
 //!     temperature: Err(Absent::NotRecorded),
 //!     last_leased: None,

@@ -59,7 +59,7 @@ impl Matrix {
             ("PHB", "PCIe host bridge (typically the CPU)", |link| *link == Link::Phb),
             ("NODE", "between PCIe host bridges within a NUMA node", |link| *link == Link::Node),
             ("SYS", "SMP interconnect between NUMA nodes", |link| *link == Link::Sys),
-            ("?", "not told", |link| *link == Link::Unknown),
+            ("?", "not reported", |link| *link == Link::Unknown),
         ];
         let shown = all.into_iter().filter(|(_, _, is)| self.links.iter().flatten().any(is));
         shown.map(|(cell, meaning, _)| (cell, meaning)).collect()
@@ -196,7 +196,7 @@ mod tests {
         topology.links[1].pop();
         let matrix = Matrix::of(&topology, &[]);
         assert_eq!(matrix.lines(80)[1..], ["GPU0  X     ?", "GPU1  ?     ?"]);
-        assert_eq!(matrix.legend().last(), Some(&("?", "not told")));
+        assert_eq!(matrix.legend().last(), Some(&("?", "not reported")));
     }
 
     /// The column for host memory takes 15 columns at the right.

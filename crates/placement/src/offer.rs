@@ -19,6 +19,8 @@ pub struct Offer {
     pub room: Reading<Bytes>,
     /// The compute capability, major and minor.
     pub compute_capability: Reading<(u32, u32)>,
+    /// Whether other programs of the host can take its memory, so that no share is certain.
+    pub shared_with_host: bool,
     /// Whether it drives a display.
     pub display: bool,
     /// Temperature of the chip.
@@ -72,19 +74,22 @@ pub enum Bar {
     UsersUnknown(Absent),
     /// The device has no key, or shares its key with another device.
     NameUnknown,
-    /// The device is in MIG mode: a program given this device sees one of its instances and no
-    /// other device.
-    MigMode,
-    /// The device is a MIG device and the claim is for several: a program that sees one sees no
-    /// other device (NVIDIA's guide to MIG, on CUDA device enumeration).
-    MigAlone,
+    /// The device is divided: a program that is given it sees one of its partitions and no other
+    /// device, or the claim also names partitions of it.
+    #[serde(rename = "mig-mode")]
+    Partitioned,
+    /// The device is a partition and the claim is for several devices: a program that sees this
+    /// partition sees no other device.
+    #[serde(rename = "mig-alone")]
+    PartitionAlone,
+    /// Other programs of the host can take the memory of a granted share.
+    NotEnforced,
 }
 
 impl Offer {
-    /// Returns whether it is a MIG device, which has no links and has the index of its parent
-    /// device.
-    pub(crate) fn is_mig(&self) -> bool {
-        self.id.uuid.as_ref().is_ok_and(DeviceUuid::is_mig)
+    /// Returns whether it is a partition, which has no links and has the index of its whole device.
+    pub(crate) fn is_partition(&self) -> bool {
+        self.id.uuid.as_ref().is_ok_and(DeviceUuid::is_partition)
     }
 }
 
@@ -100,8 +105,9 @@ impl Bar {
             | Bar::Unfit(_)
             | Bar::UsersUnknown(_)
             | Bar::NameUnknown
-            | Bar::MigMode
-            | Bar::MigAlone => true,
+            | Bar::Partitioned
+            | Bar::PartitionAlone
+            | Bar::NotEnforced => true,
         }
     }
 }

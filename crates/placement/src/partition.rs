@@ -23,15 +23,15 @@ type Small = u32;
 /// number, with the total in the upper bits and the worst set below, because most of the time goes
 /// into comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Worth(u64);
+pub(crate) struct Rating(u64);
 
-impl Worth {
+impl Rating {
     /// The value is unknown.
-    const UNKNOWN: Worth = Worth::below(u32::MAX);
+    const UNKNOWN: Rating = Rating::below(u32::MAX);
 
     /// Only an upper bound is known: the total is lower than this.
-    const fn below(total: u32) -> Worth {
-        Worth(1 << 63 | total as u64)
+    const fn below(total: u32) -> Rating {
+        Rating(1 << 63 | total as u64)
     }
 
     /// Returns the exclusive upper bound on the total, if only that is known.
@@ -40,7 +40,7 @@ impl Worth {
     }
 
     /// The value of dividing no devices.
-    const NOTHING: Worth = Worth(u32::MAX as u64);
+    const NOTHING: Rating = Rating(u32::MAX as u64);
 
     /// Returns the sum over all sets.
     pub(crate) fn total(self) -> u32 {
@@ -50,23 +50,23 @@ impl Worth {
     /// Adds a set of full size.
     fn with_full(self, sum: u32) -> Self {
         let worst = (self.0 as u32).min(sum);
-        Worth(u64::from(self.total() + sum) << 32 | u64::from(worst))
+        Rating(u64::from(self.total() + sum) << 32 | u64::from(worst))
     }
 
     /// Adds the smaller set, which does not count as the worst one.
     fn with_small(self, sum: u32) -> Self {
-        Worth(self.0 + (u64::from(sum) << 32))
+        Rating(self.0 + (u64::from(sum) << 32))
     }
 }
 
 /// The best division of some devices so far.
 struct Best {
     /// Its value, or the value it must reach.
-    worth: Worth,
+    rating: Rating,
     /// Its set with the lowest device; empty if none was found yet.
     set: Small,
     /// An upper bound on every division.
-    most: Worth,
+    most: Rating,
     /// The minimum sum of the next set with which a division can be as good.
     needs: u32,
     /// Whether the devices outside that set form a single set.
@@ -79,7 +79,7 @@ pub(crate) struct Divisions {
     /// The sum of the scores within each set.
     sums: Vec<u32>,
     /// The value of the best division of each set.
-    worths: Vec<Worth>,
+    ratings: Vec<Rating>,
     /// The set with the lowest device in that division.
     lowest: Vec<u16>,
     /// The highest sum of a set of full size, and of the smaller one.
@@ -94,10 +94,10 @@ impl Divisions {
         let sums = sums(scores);
         let highest = |size| sets(count, size).map(|set| sums[set as usize]).max().unwrap_or(0);
         let (highest, highest_small) = (highest(size), highest(count % size));
-        let mut worths = vec![Worth::UNKNOWN; 1 << count];
-        worths[0] = Worth::NOTHING;
+        let mut ratings = vec![Rating::UNKNOWN; 1 << count];
+        ratings[0] = Rating::NOTHING;
         let lowest = vec![0; 1 << count];
-        Divisions { size: size as u32, sums, worths, lowest, highest, highest_small }
+        Divisions { size: size as u32, sums, ratings, lowest, highest, highest_small }
     }
 
     /// Returns the sum of the scores within a set.
@@ -107,8 +107,8 @@ impl Divisions {
 
     /// Returns the value of the best division of `free`, which has as many devices as the pool less
     /// a multiple of the size; `None` if its total is below `least`, which is cheaper to find.
-    pub(crate) fn worth(&mut self, free: Small, least: u32) -> Option<Worth> {
-        let known = self.worths[free as usize];
+    pub(crate) fn rating(&mut self, free: Small, least: u32) -> Option<Rating> {
+        let known = self.ratings[free as usize];
         match known.is_below() {
             Some(total) if least >= total => None,
             Some(_) => self.find(free, least),
@@ -118,17 +118,17 @@ impl Divisions {
 
     /// Returns the value of the best division of both sets together that contains `set`; `None` if
     /// its total is below `least`.
-    pub(crate) fn worth_with(&mut self, set: Small, rest: Small, least: u32) -> Option<Worth> {
+    pub(crate) fn rating_with(&mut self, set: Small, rest: Small, least: u32) -> Option<Rating> {
         let sum = self.sum(set);
-        Some(self.worth(rest, least.saturating_sub(sum))?.with_full(sum))
+        Some(self.rating(rest, least.saturating_sub(sum))?.with_full(sum))
     }
 
-    fn find(&mut self, free: Small, least: u32) -> Option<Worth> {
+    fn find(&mut self, free: Small, least: u32) -> Option<Rating> {
         let count = free.count_ones();
         let small = count % self.size;
         let lowest = free & free.wrapping_neg();
         let mut best = Best {
-            worth: Worth(u64::from(least) << 32),
+            rating: Rating(u64::from(least) << 32),
             set: 0,
             most: self.most(count),
             needs: 0,
@@ -141,26 +141,26 @@ impl Divisions {
                 if size > 0 {
                     let rest = count - size;
                     best.is_last = rest <= self.size;
-                    best.needs = best.worth.total().saturating_sub(self.most(rest).total());
+                    best.needs = best.rating.total().saturating_sub(self.most(rest).total());
                     self.take(free, lowest, free ^ lowest, size - 1, is_full, &mut best);
                 }
             }
         }
         if best.set == 0 {
-            self.worths[free as usize] = Worth::below(least);
+            self.ratings[free as usize] = Rating::below(least);
             return None;
         }
-        self.worths[free as usize] = best.worth;
+        self.ratings[free as usize] = best.rating;
         self.lowest[free as usize] = best.set as u16;
-        Some(best.worth)
+        Some(best.rating)
     }
 
     /// Returns an upper bound on divisions of this many devices.
-    fn most(&self, count: u32) -> Worth {
+    fn most(&self, count: u32) -> Rating {
         let full = count / self.size;
         let small = if count.is_multiple_of(self.size) { 0 } else { self.highest_small };
         let worst = if full == 0 { u32::MAX } else { self.highest };
-        Worth(u64::from(full * self.highest + small) << 32 | u64::from(worst))
+        Rating(u64::from(full * self.highest + small) << 32 | u64::from(worst))
     }
 
     /// Completes `set` with `wanted` of the `candidates`, in each way that may be better than the
@@ -182,7 +182,7 @@ impl Divisions {
                 let candidate = candidates & candidates.wrapping_neg();
                 candidates ^= candidate;
                 let set = set | candidate;
-                if self.sum(set) + self.sum(free ^ set) >= best.worth.total() {
+                if self.sum(set) + self.sum(free ^ set) >= best.rating.total() {
                     self.took(free, set, is_full, best);
                 }
             }
@@ -196,7 +196,7 @@ impl Divisions {
             }
         } else {
             let mut left = candidates.count_ones();
-            while left >= wanted && best.worth < best.most {
+            while left >= wanted && best.rating < best.most {
                 let candidate = candidates & candidates.wrapping_neg();
                 candidates ^= candidate;
                 left -= 1;
@@ -209,14 +209,14 @@ impl Divisions {
     fn took(&mut self, free: Small, set: Small, is_full: bool, best: &mut Best) {
         let rest = free ^ set;
         let sum = self.sum(set);
-        let least = best.worth.total().saturating_sub(sum);
-        let Some(worth) = self.worth(rest, least) else { return };
-        let worth = if is_full { worth.with_full(sum) } else { worth.with_small(sum) };
-        if worth >= best.worth {
-            best.worth = worth;
+        let least = best.rating.total().saturating_sub(sum);
+        let Some(rating) = self.rating(rest, least) else { return };
+        let rating = if is_full { rating.with_full(sum) } else { rating.with_small(sum) };
+        if rating >= best.rating {
+            best.rating = rating;
             best.set = set;
             let rest_most = self.most(rest.count_ones()).total();
-            best.needs = worth.total().saturating_sub(rest_most);
+            best.needs = rating.total().saturating_sub(rest_most);
         }
     }
 
@@ -224,7 +224,7 @@ impl Divisions {
     pub(crate) fn division(&mut self, mut free: Small) -> Vec<Small> {
         let mut sets = Vec::new();
         while free != 0 {
-            self.worth(free, 0);
+            self.rating(free, 0);
             let set = Small::from(self.lowest[free as usize]);
             sets.push(set);
             free ^= set;
@@ -269,7 +269,7 @@ mod tests {
         for size in 1..=7 {
             let scores = Scores::of(7, |from, to| ((from * 7 + to * 3) % 5) as u32);
             let mut divisions = Divisions::new(&scores, size);
-            let total = divisions.worth(0x7f, 0).unwrap().total();
+            let total = divisions.rating(0x7f, 0).unwrap().total();
             let sets = divisions.division(0x7f);
             assert_eq!(sets.iter().fold(0, |all, set| all ^ set), 0x7f, "{size}");
             assert_eq!(sets.iter().map(|set| divisions.sum(*set)).sum::<u32>(), total, "{size}");

@@ -108,11 +108,12 @@ fn blocks(pool: &[&Offer]) -> Vec<Set> {
     for size in [2, 4, 8] {
         for position in 0..pool.len() {
             let begin = pool[position].id.index;
-            if !begin.is_multiple_of(size) || pool[position].is_mig() {
+            if !begin.is_multiple_of(size) || pool[position].is_partition() {
                 continue;
             }
             let is_in = |offer: &&Offer| {
-                !offer.is_mig() && (begin..begin.saturating_add(size)).contains(&offer.id.index)
+                !offer.is_partition()
+                    && (begin..begin.saturating_add(size)).contains(&offer.id.index)
             };
             let members: Vec<usize> =
                 (0..pool.len()).filter(|other| is_in(&pool[*other])).collect();

@@ -240,7 +240,7 @@ mod tests {
             let size = 1 + size % count;
             let scores = scores(count, &cells);
             let division = search(&scores, size, 0, u32::MAX);
-            let exact = Divisions::new(&scores, size).worth(first(count) as u32, 0).unwrap().total();
+            let exact = Divisions::new(&scores, size).rating(first(count) as u32, 0).unwrap().total();
             prop_assert!(division.exact);
             prop_assert_eq!(division.total, exact);
             prop_assert!(is_division(&division, count, size));
@@ -265,7 +265,7 @@ mod tests {
             let all = first(count);
             let best = crate::scores::sets(count, size)
                 .filter(|set| set & required == required)
-                .map(|set| divisions.worth_with(set as u32, (all & !set) as u32, 0).unwrap().total())
+                .map(|set| divisions.rating_with(set as u32, (all & !set) as u32, 0).unwrap().total())
                 .max();
             prop_assert_eq!(Some(division.total), best);
         }

@@ -3,19 +3,17 @@
 use crate::failure::{Failure, Result};
 use crate::interruptible::{self, Stop};
 use crate::keeper::Keeper;
-use crate::look::{text, user};
 use crate::machine::Machine;
-use crate::ports::{no_journal, ports};
 use crate::request::Wanted;
+use crate::views::text;
 use gpu_core::ProcessKey;
-use gpu_host::FileLeaseStore;
+use gpu_host::{FileLeaseStore, user_label};
 use gpu_machine::Source;
 use gpu_placement::Refusal;
 use gpu_report::json;
 use gpu_report::wording::claims;
 use gpu_steward::{
-    Grant, NotGranted, Ports, Refused, Request, Standing, Wait, Waiting, environment, take,
-    waits_for_own_lease,
+    Grant, NotGranted, Ports, Refused, Request, Standing, Wait, Waiting, take, waits_for_own_lease,
 };
 use pyo3::prelude::*;
 use std::ffi::OsString;
@@ -76,9 +74,8 @@ pub(crate) fn claim(
         let (claim, limited_by) = wanted.claim(&source, &outer)?;
         let request = wanted.request(claim, root);
         let mut reported = String::new();
-        let journal = no_journal();
         let grant = {
-            let ports = ports(&source, &journal, &locks);
+            let ports = source.claim_ports(&locks);
             refuse_to_wait_for_itself(&request, &ports)?;
             let mut watch = |waiting: &Waiting<'_>| {
                 report_once(&mut reported, &request, waiting, tell.as_ref());
@@ -91,11 +88,11 @@ pub(crate) fn claim(
                 refused(&request, limited_by, why)
             })?
         };
-        let environment = environment(&grant.entry, wanted.form(), &grant.scene.snapshot.devices)?;
+        let environment = grant.environment(wanted.form())?;
         let plain = |text: OsString| text.to_string_lossy().into_owned();
         let environment = environment.into_iter().map(|(name, value)| (plain(name), plain(value)));
         Ok(Lease {
-            json: text(&json::Claimed::of(&grant, &user))?,
+            json: text(&json::Claimed::of(&grant, &user_label))?,
             environment: environment.collect(),
             warnings: warnings(&grant),
             keeper: Mutex::new(Some(Keeper::start(source, locks, grant, root)?)),
@@ -122,7 +119,7 @@ fn refuse_to_wait_for_itself(request: &Request, ports: &Ports<'_>) -> Result<()>
         _ => waits_for_own_lease(request, ports).map_err(|why| refused(request, None, why))?,
     };
     lease.map_or(Ok(()), |lease| {
-        let what = format!("claim GPUs that this process has already, in lease {}", lease.id);
+        let what = format!("claim GPUs that this process already has, in lease {}", lease.id);
         Err(Failure::new("not-available", what).with_hint("release that lease first"))
     })
 }
@@ -135,7 +132,7 @@ fn report_once(
     report: Option<&Py<PyAny>>,
 ) {
     let Some(report) = report else { return };
-    let line = claims::waiting_for(&claims::asked(&request.claim), waiting, &user, None);
+    let line = claims::waiting_for(&claims::asked(&request.claim), waiting, &user_label, None);
     if line != *reported {
         reported.clone_from(&line);
         // If reporting fails, keep waiting.
@@ -148,7 +145,7 @@ fn warnings(grant: &Grant) -> Vec<String> {
     let accepted = grant
         .accepted
         .iter()
-        .map(|(device, bar)| format!("GPU {}: {}", device.index, claims::barred(bar, &user)));
+        .map(|(device, bar)| format!("GPU {}: {}", device.index, claims::barred(bar, &user_label)));
     let unseen =
         grant.held_back.iter().filter_map(|held| held.as_ref().err()).map(|error| {
             format!("safe-gpu users will not see the lease: failed to {}", error.fault())
@@ -159,13 +156,14 @@ fn warnings(grant: &Grant) -> Vec<String> {
 /// Converts the reason why the claim was not granted.
 fn refused(request: &Request, limited_by: Option<&str>, why: NotGranted) -> Failure {
     let what = format!("claim {}", claims::asked(&request.claim));
-    let reasons = |refused: &Refused| claims::reasons(refused.passed(), &user, limited_by);
+    let reasons = |refused: &Refused| claims::reasons(refused.passed(), &user_label, limited_by);
     match why {
         NotGranted::NotNow { waited, standing, refused } => {
             let Standing { leases, .. } = *standing;
             let mut reasons = refused.as_ref().map_or(Vec::new(), reasons);
             if reasons.is_empty() && !leases.is_empty() {
-                let holders: Vec<String> = leases.iter().map(|lease| user(lease.owner)).collect();
+                let holders: Vec<String> =
+                    leases.iter().map(|lease| user_label(lease.owner)).collect();
                 reasons.push(format!("leased by {}", holders.join(", ")));
             }
             let when =
@@ -178,6 +176,13 @@ fn refused(request: &Request, limited_by: Option<&str>, why: NotGranted) -> Fail
                 || "the enclosing lease has fewer GPUs".to_owned(),
                 |refused| match &refused.refusal {
                     Refusal::Missing(uuid) => format!("no such GPU: {uuid}"),
+                    Refusal::Contradictory => "with_ names more GPUs than n".to_owned(),
+                    Refusal::Never { could, .. } if *could >= request.claim.count => {
+                        format!(
+                            "a GPU named by with_ is not available; {}",
+                            reasons(refused).join("; ")
+                        )
+                    }
                     Refusal::Never { could, .. } => {
                         format!("only {could} can match; {}", reasons(refused).join("; "))
                     }

@@ -1,11 +1,11 @@
 //! Explanations of out-of-memory messages.
 
 use crate::interruptible;
-use crate::look::text;
 use crate::machine::Machine;
-use gpu_core::{Groups, Snapshot};
-use gpu_memory_advice::explain::{Device, Diagnosis, Now, Resident, explain as diagnose};
-use gpu_report::{json, wording};
+use crate::views::text;
+use gpu_core::Groups;
+use gpu_memory_advice::explain::{Diagnosis, explain as diagnose};
+use gpu_report::{json, memory_now};
 use gpu_text::oom;
 use pyo3::prelude::*;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) fn explain(
             .flatten()
             .map(|source| source.snapshot())
             .filter(|now| now.driver.is_ok() && !now.devices.is_empty());
-        let now = snapshot.as_ref().map(state);
+        let now = snapshot.as_ref().map(|snapshot| memory_now(snapshot, |_| None));
         let diagnoses: Vec<Diagnosis> = report
             .events
             .iter()
@@ -35,23 +35,4 @@ pub(crate) fn explain(
             .collect();
         text(&json::Explained::of(&report, &diagnoses, snapshot.as_ref()))
     })
-}
-
-/// Returns the memory of a machine and its holders.
-fn state(snapshot: &Snapshot) -> Now {
-    let devices = snapshot.devices.iter().filter_map(|device| {
-        let (total, used) = (device.memory_total().ok()?, device.memory_used().ok()?);
-        let index = device.id().index;
-        Some(Device { index, total, free: total.saturating_sub(used), ghost: None })
-    });
-    let residents = snapshot.devices.iter().flat_map(|device| {
-        device.processes.iter().flatten().map(move |process| Resident {
-            pid: process.pid,
-            name: wording::command(snapshot.process(process.pid), None).chars().take(60).collect(),
-            owner: wording::user(snapshot.process(process.pid)).into_owned(),
-            device: device.id().index,
-            memory: process.memory.ok(),
-        })
-    });
-    Now { devices: devices.collect(), residents: residents.collect() }
 }

@@ -71,7 +71,7 @@ impl From<MachineError> for Failure {
 
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
-        Failure::new("failed", format!("word a result: {error}"))
+        Failure::new("failed", format!("format a result: {error}"))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use crate::failure::{Failure, Result};
 use crate::interruptible::{self, Stop};
-use crate::look::text as text_of;
 use crate::machine::Machine;
 use crate::request::Wanted;
+use crate::views::text as text_of;
 use gpu_core::Launch;
 use gpu_host::supervise::Reexec;
 use gpu_machine::roots;

@@ -2,7 +2,6 @@
 //! to safe-gpu.
 
 use crate::failure::{Failure, Result};
-use crate::ports::{no_journal, ports};
 use gpu_core::{EntryKind, LeaseStore, ProcessKey};
 use gpu_host::FileLeaseStore;
 use gpu_host::supervise::Companions;
@@ -34,10 +33,7 @@ impl Keeper {
         let (release, released) = channel();
         let start = std::thread::Builder::new().name("gpuws-lease".to_owned());
         let thread = start
-            .spawn(move || {
-                let journal = no_journal();
-                keep(grant, root, &source, &ports(&source, &journal, &locks), &released);
-            })
+            .spawn(move || keep(grant, root, &source, &source.claim_ports(&locks), &released))
             .map_err(|error| Failure::new("failed", format!("keep the lease: {error}")))?;
         Ok(Keeper { thread: Some((release, thread)), pid: std::process::id() })
     }

@@ -21,6 +21,10 @@ pub(crate) struct Wanted {
     mem_bytes: Option<u64>,
     gpu: Vec<String>,
     exclude: Vec<String>,
+    required: Vec<String>,
+    mig: bool,
+    capability: Option<(u32, u32)>,
+    topology: bool,
     min_free_bytes: Option<u64>,
     /// `None` to wait forever, 0 not to wait.
     wait_s: Option<f64>,
@@ -53,7 +57,7 @@ impl Wanted {
     /// sets them. `outer` replaces variables of the environment.
     ///
     /// # Errors
-    /// If a named device does not exist, or no device is left.
+    /// If a named device does not exist, no device is left, or a required topology is unknown.
     pub(crate) fn claim(
         &self,
         source: &Source,
@@ -62,17 +66,24 @@ impl Wanted {
         let claim = Claim {
             share: self.mem_bytes.map_or(Share::Whole, |bytes| Share::Memory(Bytes(bytes))),
             free_memory: self.min_free_bytes.map(Bytes),
+            compute_capability: self.capability,
             accept_used: self.accept_used,
             ..Claim::whole(self.n)
         };
         let inventory = OnceCell::new();
         let machine = || -> &Inventory {
             inventory.get_or_init(|| {
-                gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE)
+                gpu_core::take_inventory(&*source.backend, &*source.host, Groups::NONE)
             })
         };
         let (among, except) = (selectors(&self.gpu)?, selectors(&self.exclude)?);
-        let named = NamedDevices { among: &among, except: &except, required: &[], mig: false };
+        let required = selectors(&self.required)?;
+        let named = NamedDevices {
+            among: &among,
+            except: &except,
+            required: &required,
+            partitions: self.mig,
+        };
         let variable = |name: &str| match outer.iter().find(|(known, _)| known == name) {
             Some((_, value)) => value.clone(),
             None => std::env::var_os(name),
@@ -87,13 +98,16 @@ impl Wanted {
                     error => Failure::invalid(error.to_string()),
                 },
             )?;
+        if self.topology {
+            source.backend.topology()?;
+        }
         Ok((claim, given.by.filter(|_| given.given.is_some())))
     }
 
     /// Returns the request of a claim for this process.
     pub(crate) fn request(&self, claim: Claim, root: ProcessKey) -> Request {
         Request {
-            needs_topology: claim.count > 1,
+            needs_topology: self.topology || claim.count > 1,
             claim,
             wait: self.wait(),
             pace: PACE,

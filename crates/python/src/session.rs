@@ -7,7 +7,6 @@ use gpu_machine::roots;
 use gpu_sim::live::{Dir, LiveError, PlaceholderProcesses};
 use gpu_sim::{Machine, Session};
 use pyo3::prelude::*;
-use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -73,19 +72,10 @@ fn started(
     let dir = Dir::make(Some(library))?;
     let host = LinuxHost::new(roots());
     let placeholders = PlaceholderProcesses::start(&known, &dir, &host)?;
-    let since_boot = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default();
-    let is_name = gpu_sim::machines().iter().any(|known| Path::new(known.name) == machine);
-    let absolute = machine.canonicalize().ok().filter(|_| !is_name);
     let session = Session {
-        machine: absolute.unwrap_or_else(|| machine.to_owned()),
-        seed: 0,
-        began_ns: u64::try_from(since_boot.as_nanos()).unwrap_or(u64::MAX),
-        frozen_at_ms: None,
-        latency_us: 0,
-        faults: Vec::new(),
         live: true,
         placeholders: placeholders.placeholders.clone(),
-        counts_calls: false,
+        ..Session::begun(machine)
     };
     session.write(dir.path())?;
     Ok((dir, placeholders))

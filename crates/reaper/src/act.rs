@@ -37,7 +37,8 @@ pub enum Event<'a> {
     WaitingForMemory(Duration),
 }
 
-/// Carries out a plan: SIGTERM, wait, SIGKILL, wait, verify.
+/// Carries out a plan: SIGTERM, wait, SIGKILL, wait, verify. Without a grace period, SIGKILL is the
+/// first signal.
 ///
 /// Each target is opened. Before each signal, checks on the opened process verify that PID, start
 /// time, user and executable are those of the plan, that nothing protects it, and that it still
@@ -77,7 +78,10 @@ pub fn execute(
     let mut entries: Vec<TargetState<'_>> = plan.targets.iter().map(TargetState::new).collect();
     let stopped = escalation
         .open(&mut entries)
-        .and_then(|()| escalation.escalate(&mut entries, Signal::Term, plan.grace))
+        .and_then(|()| match plan.grace {
+            Duration::ZERO => Ok(()),
+            grace => escalation.escalate(&mut entries, Signal::Term, grace),
+        })
         .and_then(|()| escalation.escalate(&mut entries, Signal::Kill, KILL_WAIT))
         .err()
         .map(|error| error.fault());
@@ -300,7 +304,7 @@ impl Escalation<'_, '_> {
         {
             let outcome = match (entry.action.signals.last(), &entry.handle) {
                 (Some(Signal::Kill), Some(handle)) => {
-                    let state = handle.look().map_err(|error| error.kind().absent());
+                    let state = handle.info().map_err(|error| error.kind().absent());
                     Outcome::Survived { state: state.and_then(|info| info.state) }
                 }
                 (Some(_), _) => Outcome::Unsettled,

@@ -58,7 +58,7 @@ impl Check<'_> {
         target: &Target,
         handle: &dyn ProcessHandle,
     ) -> Result<(), Objection> {
-        let now = handle.look()?;
+        let now = handle.info()?;
         let is_of_user = match target.membership.user() {
             // A setuid program may change its effective user.
             Some(user) => handle.uids()?.may_be_signalled_by(user),
@@ -149,7 +149,7 @@ impl Check<'_> {
                 Err(error) if error.kind() != ProcessFault::Gone.into() => return Err(hidden()),
                 Err(_) => {}
             }
-            let next = handle.look()?.parent.map_err(|_| hidden())?;
+            let next = handle.info()?.parent.map_err(|_| hidden())?;
             if next == parent {
                 return Err(hidden());
             }

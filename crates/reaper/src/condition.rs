@@ -1,13 +1,25 @@
 //! The condition of a device in one snapshot, without its past.
 
-use gpu_core::{Bytes, DeviceDetails, DeviceState, Pcie, ThrottleReasons};
+use crate::evidence::{Evidence, Sign};
+use gpu_core::{Bytes, DeviceDetails, DeviceState, MemoryKind, Milliwatts, Pcie, ThrottleReasons};
 
 /// From this share on, in percent, a device is busy for the whole sample window.
 const BUSY: u8 = 95;
 
-/// Reasons outside normal operation: hardware slowdown, software and hardware thermal slowdown, and
-/// the power brake. The power cap is normal at full load, and the others are settings.
-pub(crate) const THROTTLE_FAULTS: [u64; 4] = [0x008, 0x020, 0x040, 0x080];
+/// The utilization, in percent, from which a device counts as loaded.
+const MUCH: u8 = 50;
+
+/// A device that draws at most 1/8 of its power limit draws little more than when idle.
+const LOW_POWER: u64 = 8;
+
+/// Reasons outside normal operation. The power cap is normal at full load, and the others are
+/// settings.
+pub(crate) const THROTTLE_FAULTS: [ThrottleReasons; 4] = [
+    ThrottleReasons::HARDWARE_SLOWDOWN,
+    ThrottleReasons::SOFTWARE_THERMAL,
+    ThrottleReasons::HARDWARE_THERMAL,
+    ThrottleReasons::HARDWARE_POWER_BRAKE,
+];
 
 /// Memory of a device that no listed process accounts for.
 pub(crate) struct Unexplained {
@@ -21,12 +33,14 @@ pub(crate) struct Unexplained {
 }
 
 impl Unexplained {
-    /// Returns the account of a device; `None` if a part of it is unknown.
+    /// Returns the account of a device; `None` if a part of it is unknown or not the machine's own
+    /// ([`DeviceState::memory_unlisted`]).
     ///
     /// In a separate PID namespace, the amounts in NVML's list are valid although its PIDs are not.
     pub(crate) fn of(device: &DeviceState) -> Option<Self> {
         let (used, total) = (device.memory_used().ok()?, device.memory_total().ok()?);
         let listed = device.memory_listed()?;
+        device.memory_unlisted()?;
         Some(Unexplained {
             used,
             total,
@@ -39,13 +53,19 @@ impl Unexplained {
     /// Describes the account.
     pub(crate) fn describe(&self, device: &DeviceState) -> String {
         let used = self.used.to_string();
+        let of_host = match device.memory_source().kind {
+            MemoryKind::NumaNode(Some(node)) => {
+                format!(" without the page cache and programs of the host on NUMA node {node}")
+            }
+            _ => String::new(),
+        };
         let list = match device.processes.as_ref().map_or(0, Vec::len) {
             0 => "NVML lists no process".to_owned(),
             1 => format!("the process that NVML lists accounts for {}", self.listed),
             n => format!("the {n} processes that NVML lists account for {}", self.listed),
         };
         format!(
-            "{} of {} used; {list}; driver overhead explains at most {} of the rest",
+            "{} of {} used{of_host}; {list}; driver overhead explains at most {} of the rest",
             used.trim_end_matches(" MiB"),
             self.total,
             self.reserve
@@ -65,6 +85,21 @@ pub(crate) fn is_busy_alone(device: &DeviceState) -> Option<bool> {
     Some(alone && share.get() >= BUSY)
 }
 
+/// Returns the evidence that a device draws hardly more power than without work while it reports
+/// high utilization: a kernel runs, and most of the device waits.
+pub(crate) fn low_power(device: &DeviceState) -> Option<Evidence> {
+    let sample = device.sample.as_ref().ok()?;
+    let (share, draw, limit) =
+        (sample.utilization.ok()?, sample.power_draw.ok()?, sample.power_limit.ok()?);
+    let is_low = share.get() >= MUCH && draw.0.saturating_mul(LOW_POWER) <= limit.0;
+    let text = || format!("{share} utilization at {} of {limit}", watts(draw));
+    is_low.then(|| Evidence::new(Sign::LowPower, text()))
+}
+
+fn watts(power: Milliwatts) -> String {
+    power.to_string().trim_end_matches(" W").to_owned()
+}
+
 /// Returns whether the link of a device is slow under load; `None` if that is unknown.
 pub(crate) fn is_link_slow(device: &DeviceState) -> Option<bool> {
     details(device)?.pcie.as_ref()?;
@@ -75,8 +110,9 @@ pub(crate) fn is_link_slow(device: &DeviceState) -> Option<bool> {
 /// Describes the link of a device that works at full clocks with fewer lanes, or of a lower
 /// generation, than device and slot allow.
 pub(crate) fn slow_link(device: &DeviceState) -> Option<String> {
-    // A device without memory of its own is part of the processor and has no physical link.
-    device.memory_total().ok()?;
+    if device.memory_source().kind.is_integrated() || device.memory_total().is_err() {
+        return None;
+    }
     let details = details(device)?;
     let is_busy = device.sample.as_ref().ok()?.utilization.ok()?.get() > 0;
     let state = details.activity.as_ref()?.performance_state.ok()?;
@@ -100,7 +136,11 @@ pub(crate) fn slow_link(device: &DeviceState) -> Option<String> {
 /// Returns which of [`THROTTLE_FAULTS`] hold; `None` if they are unknown.
 pub(crate) fn throttle_faults(device: &DeviceState) -> Option<ThrottleReasons> {
     let reasons = device.details.as_ref().ok()?.activity.as_ref()?.throttle.ok()?;
-    Some(ThrottleReasons(THROTTLE_FAULTS.into_iter().filter(|fault| reasons.0 & fault != 0).sum()))
+    Some(
+        THROTTLE_FAULTS
+            .into_iter()
+            .fold(ThrottleReasons::default(), |set, fault| set | fault & reasons),
+    )
 }
 
 fn details(device: &DeviceState) -> Option<&DeviceDetails> {

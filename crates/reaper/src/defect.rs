@@ -116,24 +116,23 @@ impl fmt::Display for Defect {
                 f.write_str("requires a reboot of the machine")
             }
             Defect::Recovery(RecoveryAction::DrainPeers) => {
-                f.write_str("the driver asks to end its peer-to-peer work with other GPUs")
+                f.write_str("the driver requests the end of its peer-to-peer work with other GPUs")
             }
             Defect::Recovery(RecoveryAction::RecoverImex) => f.write_str(
-                "the driver asks to recover its IMEX domain: memory that it shares with GPUs of \
+                "the driver requests a recovery of its IMEX domain: memory that it shares with \
+                 GPUs of \
                  other machines is lost",
             ),
-            Defect::Recovery(_) => f.write_str("the driver asks for an unknown recovery action"),
+            Defect::Recovery(_) => f.write_str("the driver requests an unknown recovery action"),
             Defect::ComputeProhibited => f.write_str("compute mode Prohibited: CUDA cannot use it"),
             Defect::NoMigInstance => {
                 f.write_str("MIG enabled without an instance: CUDA sees no device")
             }
             Defect::RemappingFailed => f.write_str("a memory row could not be remapped"),
-            Defect::SramWornOut => {
-                f.write_str("more uncorrected errors of the SRAM than NVIDIA's limit")
-            }
-            Defect::NoSpareRows(1) => f.write_str("1 bank of memory has no spare row left"),
+            Defect::SramWornOut => f.write_str("more uncorrected SRAM errors than NVIDIA's limit"),
+            Defect::NoSpareRows(1) => f.write_str("1 memory bank has no spare row left"),
             Defect::NoSpareRows(count) => {
-                write!(f, "{count} banks of memory have no spare row left")
+                write!(f, "{count} memory banks have no spare row left")
             }
             Defect::Uncorrected(1) => f.write_str("1 uncorrected memory error"),
             Defect::Uncorrected(count) => write!(f, "{count} uncorrected memory errors"),
@@ -149,7 +148,7 @@ impl fmt::Display for Defect {
 /// first.
 pub fn defects(device: &DeviceState) -> Vec<Defect> {
     let mut found = Vec::new();
-    if device.info.mig_enabled == Ok(true) && device.mig.as_ref().is_ok_and(Vec::is_empty) {
+    if device.info.partitioned == Ok(true) && device.partitions.as_ref().is_ok_and(Vec::is_empty) {
         found.push(Defect::NoMigInstance);
     }
     let Ok(details) = &device.details else { return found };
@@ -171,7 +170,7 @@ pub fn defects(device: &DeviceState) -> Vec<Defect> {
     }
     if let Some(modes) = &details.modes {
         note(modes.compute_mode == Ok(ComputeMode::Prohibited), Defect::ComputeProhibited);
-        if let (Ok(now), Ok(pending)) = (device.info.mig_enabled, modes.mig_pending) {
+        if let (Ok(now), Ok(pending)) = (device.info.partitioned, modes.mig_pending) {
             note(now != pending, Defect::MigPending(pending));
         }
         if let (Ok(now), Ok(pending)) = (modes.ecc, modes.ecc_pending) {

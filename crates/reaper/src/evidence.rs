@@ -1,6 +1,6 @@
 //! Evidence: the observations of a detector, as a code and in words.
 
-use gpu_core::{DeviceFault, ErrorKind, Fault};
+use gpu_core::{DeviceFault, DriverError, DriverErrorCode, ErrorKind, Fault};
 use serde::Serialize;
 use std::fmt;
 
@@ -11,18 +11,18 @@ pub struct Evidence {
     pub sign: Sign,
     /// The observation, as a sentence fragment.
     pub text: String,
-    /// The number of an error that the driver has logged ([`Sign::Xid`]).
-    pub xid: Option<u32>,
+    /// The code of an error that the driver has logged ([`Sign::LoggedError`]).
+    pub code: Option<DriverErrorCode>,
 }
 
 impl Evidence {
     pub(crate) fn new(sign: Sign, text: impl Into<String>) -> Self {
-        Evidence { sign, text: text.into(), xid: None }
+        Evidence { sign, text: text.into(), code: None }
     }
 
     /// Returns the evidence of an error that the driver has logged.
-    pub(crate) fn of_xid(code: u32, text: String) -> Self {
-        Evidence { sign: Sign::Xid, text, xid: Some(code) }
+    pub(crate) fn of_error(error: &DriverError, text: String) -> Self {
+        Evidence { sign: Sign::LoggedError, text, code: Some(error.code.clone()) }
     }
 
     /// Returns the evidence that a call of the driver failed.
@@ -57,6 +57,8 @@ impl fmt::Display for Evidence {
 pub enum Sign {
     /// Listed processes and the driver's overhead do not account for the used memory.
     UnexplainedMemory,
+    /// The driver's figures do not show the memory of unlisted processes.
+    MemoryNotMeasured,
     /// One MIG instance has all of the unexplained memory.
     MemoryInMigInstance,
     /// More memory is used than the driver's overhead, and NVML's PIDs are invalid here.
@@ -111,6 +113,8 @@ pub enum Sign {
     Idle,
     /// The process was not seen computing, over too short a time to call it idle.
     NoComputeObserved,
+    /// The process uses a whole CPU or more while its devices compute little.
+    HostBusy,
     /// The process computes on other devices only.
     ComputesOnOtherDevice,
     /// The parent and the process group leader of the process exited.
@@ -139,10 +143,11 @@ pub enum Sign {
     /// Some values of the device cannot be read.
     UnreadableValues,
     /// The driver has written an error into the kernel log (Xid).
-    Xid,
+    #[serde(rename = "xid")]
+    LoggedError,
     /// An NVSwitch has written an error into the kernel log (SXid).
     #[serde(rename = "sxid")]
-    SXid,
+    SwitchError,
     /// The device requires a reset.
     ResetRequired,
     /// The device requires a reboot of the machine.
@@ -192,8 +197,10 @@ pub enum Sign {
     AtSlowdownTemperature,
     /// The temperature is below the slowdown threshold.
     BelowSlowdownTemperature,
-    /// The device is busy, and no process uses it.
+    /// The device is busy, but no process uses it.
     BusyWithoutProcess,
+    /// The device reports high utilization but draws little power.
+    LowPower,
     /// Persistence mode is off.
     PersistenceModeOff,
     /// Several consecutive samples show the same.

@@ -79,7 +79,9 @@ kinds! {
     Hoarder = "hoarder",
     /// The memory of a process has grown for hours without falling.
     MemoryGrowth = "memory-growth",
-    /// The device is busy, and no process uses it.
+    /// A process keeps the CPU busy, and its devices compute little.
+    HostBound = "host-bound",
+    /// The device is busy, but no process uses it.
     BusyWithoutProcess = "busy-without-process",
     /// Heat or a lack of power reduces the clocks of the device.
     Throttled = "throttled",
@@ -106,6 +108,7 @@ impl FindingKind {
             | FindingKind::Orphan
             | FindingKind::Hoarder
             | FindingKind::MemoryGrowth
+            | FindingKind::HostBound
             | FindingKind::DeviceFault
             | FindingKind::MemoryErrors
             | FindingKind::NvLinkDown
@@ -126,7 +129,7 @@ impl FindingKind {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
-    /// One sample cannot show more.
+    /// A single sample cannot show more.
     Possible,
     /// The evidence suggests it; another cause is possible.
     Likely,
@@ -390,6 +393,10 @@ pub enum Advice {
     LimitVisibleDevices(Vec<u32>),
     /// Make the framework allocate memory on demand.
     LetMemoryGrow,
+    /// Run one process per device, on this many devices, if the job is to use all of them.
+    UseDevices(usize),
+    /// Prepare data in other processes, or before the devices need it.
+    FeedDevices,
     /// Reset the device once no process holds it.
     ResetDevice(u32),
     /// Give the driver more time to answer: without persistence mode it is slow.

@@ -45,6 +45,8 @@ pub enum Refusal {
     NotTheSame,
     /// It holds no GPU, or none of the requested ones.
     HoldsNothing,
+    /// The driver lists it on a GPU, but it has no device file open.
+    OnlyListed,
     // JSON does not distinguish it from the former.
     /// It holds devices, but not the requested ones.
     #[serde(rename = "holds-nothing")]
@@ -80,14 +82,18 @@ impl fmt::Display for Refusal {
             Refusal::Role(_) => "it is a system daemon for the GPU",
             Refusal::Protected => "it is on the protect list",
             Refusal::UnknownIdentity => "its start time is unknown",
-            Refusal::NotTheSame => "it is a different process than the chosen one (PID reused)",
+            Refusal::NotTheSame => "it is not the chosen process (PID reused)",
             Refusal::HoldsNothing => "it holds no GPU",
+            Refusal::OnlyListed => {
+                "the driver lists it, but no open device file confirms that it uses a GPU; if it is \
+                 the right one, end it with kill"
+            }
             Refusal::HoldsOthers => "it holds none of the requested GPUs",
             Refusal::OtherUser => "it belongs to none of the requested users",
             Refusal::NotSeen => "no such process is visible",
             Refusal::LeadsSession => "it is a login session leader",
             Refusal::LoginSession => "it is part of a login session",
-            Refusal::ParentNotSeen => "its parent is not visible, so it may be a login",
+            Refusal::ParentNotSeen => "its parent is not visible, so it may be a login shell",
             Refusal::ScopeNotSeen => "the members of its scope are unknown",
             Refusal::NoContainer => "it belongs to no container, pod or job",
             Refusal::ScopeHolds(pid, why) => {

@@ -30,7 +30,7 @@
 //!     info: DeviceInfo::unknown(id),
 //!     sample: Ok(sample),
 //!     processes: Ok(Vec::new()),
-//!     mig: Ok(Vec::new()),
+//!     partitions: Ok(Vec::new()),
 //!     details: Ok(DeviceDetails::default()),
 //! };
 //! // Process 4711 has the device open and mapped.
@@ -71,7 +71,6 @@ mod sweep;
 mod tree;
 mod usage;
 mod verify;
-pub mod xid;
 
 pub use act::{Event, execute};
 pub use defect::{Defect, Fitness, defect_groups, defects, full_observation, unfit};

@@ -5,6 +5,7 @@ use crate::plan::{Expected, Plan};
 use crate::report::Doubt;
 use gpu_core::{
     Absent, Bytes, GpuBackend, Holder, HolderScan, Host, MemoryInfo, Pid, ProcessKey, Reading,
+    own_memory,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +43,8 @@ impl MemoryAtMoment {
         expected: &Expected,
     ) -> Self {
         let earlier = others(backend, host, plan, expected);
-        let (first, last) = (memory(backend, expected), memory(backend, expected));
+        let memory = || memory(backend, host, expected);
+        let (first, last) = (memory(), memory());
         let later = others(backend, host, plan, expected);
         let used = |memory: Reading<MemoryInfo>| memory.and_then(|memory| memory.used);
         let both = |pick: fn(Bytes, Bytes) -> Bytes| Ok(pick(used(first)?, used(last)?));
@@ -72,8 +74,9 @@ impl MemoryAtMoment {
     }
 }
 
-fn memory(backend: &dyn GpuBackend, expected: &Expected) -> Reading<MemoryInfo> {
-    Ok(backend.sample(&expected.device).map_err(|error| error.kind().absent())?.memory)
+fn memory(backend: &dyn GpuBackend, host: &dyn Host, expected: &Expected) -> Reading<MemoryInfo> {
+    let sample = backend.sample(&expected.device).map_err(|error| error.kind().absent())?;
+    Ok(own_memory(&sample, host))
 }
 
 impl Others {

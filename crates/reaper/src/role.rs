@@ -2,7 +2,7 @@
 
 use gpu_core::{
     Absent, Bytes, DeviceProcess, DeviceProcessKind, FIRST_USER, FileRole, Holder, MemoryUse,
-    ProcessInfo, Reading, SystemService, kernel_name,
+    ProcessInfo, Reading, SystemService, is_mps_program,
 };
 use serde::Serialize;
 
@@ -93,7 +93,7 @@ impl Role {
                 let contained = process.workload.is_some()
                     || process.namespace_pids.as_ref().is_ok_and(|pids| pids.len() > 1);
                 let hidden = matches!(process.executable, Err(Absent::NotPermitted));
-                !is_ordinary(process) && !is_mps(process) && !contained && !hidden
+                !is_ordinary(process) && !is_mps_program(&process.name) && !contained && !hidden
             })
         };
         matches!(self, Role::Display | Role::Daemon) && !believed()
@@ -108,7 +108,7 @@ impl Role {
 /// Returns the service that a process is: its name and its executable must match.
 fn service(process: &ProcessInfo) -> Option<SystemService> {
     let named = SystemService::named(&process.name)?;
-    let mps = is_mps(process);
+    let mps = is_mps_program(&process.name);
     let is_it = match (runs(process, named), is_ordinary(process)) {
         (Some(runs), false) => runs,
         (Some(runs), true) => {
@@ -130,10 +130,6 @@ fn runs(process: &ProcessInfo, service: SystemService) -> Option<bool> {
 /// Returns whether a process certainly belongs to an ordinary user.
 fn is_ordinary(process: &ProcessInfo) -> bool {
     process.uid.is_ok_and(|uid| uid >= FIRST_USER)
-}
-
-fn is_mps(process: &ProcessInfo) -> bool {
-    kernel_name(&process.name) == "nvidia-cuda-mps"
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The limit of the attempt: more attempts do not end a tree that forks faster than this program
 /// can scan.
 const PATIENCE: Duration = Duration::from_secs(10);
-const LOOKS: usize = 2000;
+const MAX_SCANS: usize = 2000;
 
 /// Consecutive scans can miss a process that starts another and ends, together with its child.
 const EMPTY_SCANS: usize = 3;
@@ -110,7 +110,7 @@ impl Sweep<'_> {
         let start = self.ports.clock.monotonic();
         let (mut quiet, mut last_new) = (0, start);
         let mut left = None;
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_SCANS {
             let spent = self.ports.clock.monotonic().saturating_sub(start);
             let killed_tree = tree.kill_tree(PATIENCE.saturating_sub(spent), self.token);
             // If the kernel does not report it, the scans do.
@@ -196,7 +196,7 @@ impl Sweep<'_> {
                 && self.guard.forbids(info).is_none()
                 && descends(info, &self.root, self.ports.host)
         };
-        if !handle.look().is_ok_and(|info| is_same(&info)) {
+        if !handle.info().is_ok_and(|info| is_same(&info)) {
             return;
         }
         match handle.signal(Signal::Kill, self.token) {
@@ -229,7 +229,7 @@ impl Sweep<'_> {
             killed.action.outcome = match killed.handle.has_exited() {
                 Ok(true) => Outcome::Ended { after_ms: after_ms.unwrap_or(u64::MAX) },
                 _ => {
-                    let state = killed.handle.look().map_err(|error| error.kind().absent());
+                    let state = killed.handle.info().map_err(|error| error.kind().absent());
                     Outcome::Survived { state: state.and_then(|info| info.state) }
                 }
             };

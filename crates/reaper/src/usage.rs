@@ -5,7 +5,7 @@ use crate::defect::{Defect, unfit};
 use crate::detect::{DetectContext, InstanceAccount, busy_alone};
 use crate::role::{DAEMON_MEMORY, Role};
 use gpu_core::{
-    Absent, Bytes, DeviceId, DeviceProcess, DeviceState, Percent, Pid, Reading, Snapshot,
+    Absent, Bytes, DeviceId, DeviceProcess, DeviceState, Origin, Percent, Pid, Reading, Snapshot,
 };
 
 /// The users of each device of a machine.
@@ -21,6 +21,8 @@ struct DeviceUsage {
     foreign: Vec<DeviceProcess>,
     /// Its memory and its users are known.
     accounted: bool,
+    /// The holders of its files show every user, although its unlisted memory cannot be measured.
+    is_seen_whole: bool,
     unexplained: Option<Bytes>,
     /// The GPU instances of MIG, if the memory of each and the instance of each user are known.
     instances: Vec<InstanceAccount>,
@@ -113,13 +115,29 @@ impl Usage {
         self.find(device).is_some_and(|usage| {
             let busy = usage.users.iter().any(|user| user.occupies) || !usage.foreign.is_empty();
             let sick = usage.unfit.is_some() || usage.busy_alone;
-            usage.accounted && !busy && usage.unexplained.is_none() && !sick
+            (usage.accounted || usage.is_seen_whole)
+                && !busy
+                && usage.unexplained.is_none()
+                && !sick
         })
     }
 
     fn find(&self, device: &DeviceId) -> Option<&DeviceUsage> {
         self.devices.iter().find(|usage| usage.device.same_device(device))
     }
+}
+
+/// Returns whether the holders of the device files show every user of a device, although its unlisted
+/// memory cannot be measured.
+fn is_seen_whole(context: &DetectContext<'_>, device: &DeviceState) -> bool {
+    let now = context.now;
+    !device.memory_source().kind.shows_leaks()
+        && device.processes.is_ok()
+        && now.holders.is_ok()
+        && now.sees_host_pids == Ok(true)
+        && now.knows_files_of(device)
+        && context.unread().is_none()
+        && now.origin != Origin::Pasted
 }
 
 fn of_device(context: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
@@ -180,14 +198,15 @@ fn of_device(context: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
     let account = Unexplained::of(device);
     let instances = InstanceAccount::all(device);
     let whole = account.as_ref().filter(|account| account.is_ghost());
-    let place = whole.and_then(|whole| InstanceAccount::with_all(&instances, whole));
+    let instance_account = whole.and_then(|whole| InstanceAccount::with_all(&instances, whole));
     DeviceUsage {
         device: device.id().clone(),
         users,
         foreign,
         accounted: account.is_some(),
+        is_seen_whole: is_seen_whole(context, device),
         unexplained: whole.map(|account| account.bytes),
-        unexplained_in: place.map(|instance| instance.gpu_instance),
+        unexplained_in: instance_account.map(|instance| instance.gpu_instance),
         instances,
         unfit: unfit(device),
         busy_alone: busy_alone(device).is_some(),

@@ -158,8 +158,8 @@ impl Before {
 }
 
 fn memory_samples(plan: &Plan, ports: Ports<'_>) -> Vec<MemoryAtMoment> {
-    let sight = |expected| MemoryAtMoment::of(ports.backend, ports.host, plan, expected);
-    plan.expected.iter().map(sight).collect()
+    let memory = |expected| MemoryAtMoment::of(ports.backend, ports.host, plan, expected);
+    plan.expected.iter().map(memory).collect()
 }
 
 fn scan(ports: Ports<'_>, files: &[DeviceFile]) -> Reading<HolderScan> {

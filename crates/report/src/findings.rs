@@ -143,18 +143,18 @@ impl Findings<'_> {
     fn members(&self, finding: &Finding, common: &[&str]) -> Vec<Vec<Line>> {
         let indexes: Vec<u32> = finding.devices.iter().map(|id| id.index).collect();
         let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
-        let place = format!("{word} {}", wording::ranges(&indexes));
+        let devices = format!("{word} {}", wording::ranges(&indexes));
         let own = |text: &&str| !common.contains(text);
         let of_device = finding.evidence.iter().map(|one| one.text.as_str()).filter(own);
         let of_device: Vec<&str> = of_device.collect();
         if finding.suspects.is_empty() {
-            let head = Line::new().plain("  ").plain(place).plain("  ");
+            let head = Line::new().plain("  ").plain(devices).plain("  ");
             return vec![below(head, &of_device.join("; "), self.width)];
         }
         let member = |suspect: &gpu_reaper::Suspect| {
             let tells = suspect.evidence.iter().any(|one| one.sign == Sign::HoldsMemory);
             let memory = finding.memory.filter(|_| !tells).map(wording::memory);
-            let mut parts = vec![place.clone()];
+            let mut parts = vec![devices.clone()];
             parts.extend(memory.map(|memory| memory.into_owned()));
             let evidence = suspect.evidence.iter().map(|one| one.text.as_str()).filter(own);
             parts.extend(of_device.iter().copied().chain(evidence).map(str::to_owned));

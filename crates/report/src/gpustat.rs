@@ -89,17 +89,17 @@ impl Processes {
     /// Samples the processes that are listed on the devices twice, and calls `pause` between the
     /// samples. Without processes it does not pause.
     ///
-    /// `look` returns a process, or why it is absent.
+    /// `process` returns a process, or why it is absent.
     pub fn look_up(
         devices: &[DeviceState],
-        look: impl Fn(Pid) -> Reading<ProcessInfo>,
+        process: impl Fn(Pid) -> Reading<ProcessInfo>,
         pause: impl FnOnce(),
     ) -> Self {
         let listed = devices.iter().flat_map(|device| device.processes.iter().flatten());
         let mut pids: Vec<Pid> = listed.map(|process| process.pid).collect();
         pids.sort_unstable();
         pids.dedup();
-        let all = || pids.iter().filter_map(|pid| Some((*pid, look(*pid).ok()?))).collect();
+        let all = || pids.iter().filter_map(|pid| Some((*pid, process(*pid).ok()?))).collect();
         let before: BTreeMap<_, _> = all();
         if before.is_empty() {
             return Processes::default();
@@ -233,17 +233,17 @@ mod tests {
                 ..DeviceSample::absent(Absent::NotSupported)
             }),
             processes: Ok(processes.iter().map(process).collect()),
-            mig: Ok(vec![]),
+            partitions: Ok(vec![]),
             details: Ok(DeviceDetails::default()),
         }
     }
 
     /// Returns a process that uses a quarter of a CPU: each call adds 25 ms of CPU time.
-    fn busy(pid: Pid, looks: &Cell<u64>) -> Reading<ProcessInfo> {
-        looks.set(looks.get() + 1);
+    fn busy(pid: Pid, reads: &Cell<u64>) -> Reading<ProcessInfo> {
+        reads.set(reads.get() + 1);
         let mut info = ProcessInfo::from_name(pid, "python");
         info.command_line = Ok(["/usr/bin/python3", "train.py"].map(str::to_owned).into());
-        info.cpu_time = Ok(Duration::from_millis(1000 + 25 * looks.get().saturating_sub(1)));
+        info.cpu_time = Ok(Duration::from_millis(1000 + 25 * reads.get().saturating_sub(1)));
         info.resident = Ok(Bytes(4096));
         Ok(info)
     }
@@ -273,9 +273,9 @@ mod tests {
     #[test]
     fn process_is_listed_once_with_cpu_percent() {
         let devices = [device(&[(7, 100), (7, 50)])];
-        let (looks, paused) = (Cell::new(0), Cell::new(false));
-        let processes = Processes::look_up(&devices, |pid| busy(pid, &looks), || paused.set(true));
-        assert!(paused.get() && looks.get() == 2);
+        let (reads, paused) = (Cell::new(0), Cell::new(false));
+        let processes = Processes::look_up(&devices, |pid| busy(pid, &reads), || paused.set(true));
+        assert!(paused.get() && reads.get() == 2);
         let shown = machine(&devices, &processes);
         let gpu = &shown["gpus"][0];
         assert_eq!(gpu["power.draw"], 61);

@@ -25,6 +25,7 @@
 pub mod ascii;
 mod blind;
 mod columns;
+pub mod completion;
 pub mod csv;
 pub mod details;
 mod exit;
@@ -37,9 +38,12 @@ pub mod json;
 pub mod local_time;
 mod moment;
 pub mod monitor;
+#[cfg(feature = "place")]
+pub mod placed;
 mod readings;
 mod release;
 pub mod replay;
+mod residents;
 mod rows;
 #[cfg(feature = "schema")]
 pub mod schema;
@@ -57,6 +61,7 @@ pub use exit::Exit;
 pub use filter::ProcessFilter;
 pub use jiff::tz::TimeZone;
 pub use moment::Moment;
+pub use residents::memory_now;
 pub use view::View;
 
 /// The example of the README, as a doctest.

@@ -8,13 +8,13 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The maximum number of damages that are listed individually.
-const TOLD: usize = 3;
+const MAX_LISTED: usize = 3;
 
 /// Returns lines about the damage in a history.
 pub fn damage(damage: &[Damage]) -> Vec<String> {
-    let more = damage.len().saturating_sub(TOLD);
-    let told = damage.iter().take(TOLD).map(|damage| format!("damaged history: {damage}"));
-    told.chain((more > 0).then(|| format!("damaged history: {more} more places"))).collect()
+    let more = damage.len().saturating_sub(MAX_LISTED);
+    let lines = damage.iter().take(MAX_LISTED).map(|damage| format!("damaged history: {damage}"));
+    lines.chain((more > 0).then(|| format!("damaged history: {more} more places"))).collect()
 }
 
 /// Returns the command that diagnoses a sample of a history: the last one, or that of this time.
@@ -53,7 +53,7 @@ pub fn covered(
     span: (Timestamp, Timestamp),
     zone: &TimeZone,
 ) -> std::result::Result<Timestamp, String> {
-    let time = moment.resolved(span, zone).ok_or("the calendar does not have this time")?;
+    let time = moment.resolved(span, zone).ok_or("the calendar has no such time")?;
     let time = match moment {
         // A time before the start means the whole history.
         Moment::BeforeEnd(_) => time.max(span.0),
@@ -92,7 +92,7 @@ pub fn window(
 ) -> Result<(Timestamp, Timestamp)> {
     let resolved = |moment: Option<Moment>, usual: Timestamp, start: Timestamp| {
         let time = moment.map_or(Some(usual), |moment| moment.resolved((start, last), zone));
-        time.ok_or_else(|| failed(path, "the calendar does not have this time".to_owned()))
+        time.ok_or_else(|| failed(path, "the calendar has no such time".to_owned()))
     };
     // 08:00 of the first day may be before the first sample.
     let midnight = Moment::OfDay(jiff::civil::Time::midnight());

@@ -1,12 +1,30 @@
-//! Lists and tables in the format of nvidia-smi: `nvidia-smi -L` and `nvidia-smi topo -p2p`.
+//! The outputs of nvidia-smi: its table, `-L`, `-q -x` and `topo -p2p`.
 
-use gpu_core::{Absent, DeviceState, MigInstance, PeerAccess};
+mod table;
+mod words;
+mod xml;
+
+pub use table::{groups as table_groups, table};
+pub use words::{SETTERS, as_gpuws, usual_spelling};
+pub use xml::document;
+
+use gpu_core::{Absent, ComputeMode, DeviceState, Partition, PeerAccess};
+
+/// Returns nvidia-smi's word for a compute mode.
+pub(crate) fn compute_mode(mode: ComputeMode) -> &'static str {
+    match mode {
+        ComputeMode::Default => "Default",
+        ComputeMode::ExclusiveThread => "Exclusive_Thread",
+        ComputeMode::Prohibited => "Prohibited",
+        ComputeMode::ExclusiveProcess => "Exclusive_Process",
+    }
+}
 
 /// Returns the lines of `nvidia-smi -L`: one for each device, and below it one for each of its MIG
 /// devices. An absent name or UUID is `[N/A]`.
 pub fn list(devices: &[DeviceState]) -> Vec<String> {
     let lines = devices.iter().flat_map(|device| {
-        let instances = device.mig.iter().flatten().map(mig_line);
+        let instances = device.partitions.iter().flatten().map(mig_line);
         std::iter::once(device_line(device)).chain(instances)
     });
     lines.collect()
@@ -31,7 +49,7 @@ fn device_line(device: &DeviceState) -> String {
 
 const ABSENT: &str = "[N/A]";
 
-fn mig_line(mig: &MigInstance) -> String {
+fn mig_line(mig: &Partition) -> String {
     let profile = mig.profile.as_ref().map_or(ABSENT, String::as_str);
     let uuid = mig.uuid.as_ref().map_or(ABSENT, |uuid| uuid.0.as_str());
     format!("  MIG {profile:<11} Device {:>2}: (UUID: {uuid})", mig.index)
@@ -78,7 +96,7 @@ mod tests {
             info: DeviceInfo { name: Ok(name.to_owned()), ..info },
             sample: Err(Error::new(Absent::NotRecorded, "sample it").fault()),
             processes: Ok(Vec::new()),
-            mig: Ok(Vec::new()),
+            partitions: Ok(Vec::new()),
             details: Ok(DeviceDetails::default()),
         }
     }
@@ -86,7 +104,7 @@ mod tests {
     /// As driver 590.48.01 prints them on H100 and A100 (with other identifiers).
     #[test]
     fn list_has_the_bytes_of_nvidia_smi() {
-        let mig = |index, profile: Result<&str, Absent>| MigInstance {
+        let mig = |index, profile: Result<&str, Absent>| Partition {
             index,
             uuid: Ok(DeviceUuid(format!("MIG-0000000{index}-0000-0000-0000-000000000003"))),
             profile: profile.map(str::to_owned),
@@ -95,7 +113,7 @@ mod tests {
             memory: DeviceSample::absent(Absent::NotRecorded).memory,
         };
         let mut parts = device(0, "NVIDIA H100 80GB HBM3");
-        parts.mig = Ok(vec![
+        parts.partitions = Ok(vec![
             mig(0, Ok("3g.40gb")),
             mig(1, Ok("1g.5gb")),
             mig(10, Ok("1c.3g.20gb+me")),

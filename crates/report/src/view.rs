@@ -2,6 +2,7 @@
 
 use crate::wording::claims::User as UserName;
 use crate::{Columns, ProcessFilter};
+use gpu_core::visible::Seen;
 use gpu_core::{DeviceState, Pid, Snapshot};
 use gpu_reaper::{Diagnosis, Usage, User};
 use gpu_steward::DeviceLeases;
@@ -26,6 +27,8 @@ pub struct View<'a> {
     pub has_titles: bool,
     /// The previous snapshot of a repeated view.
     pub before: Option<&'a Snapshot>,
+    /// The devices that programs started here see; `None` if unknown, as for a recorded machine.
+    pub seen: Option<Seen>,
     /// Returns the name of a user by UID.
     pub name: UserName<'a>,
 }
@@ -49,6 +52,7 @@ impl<'a> View<'a> {
             columns: None,
             has_titles: true,
             before: None,
+            seen: None,
             name,
         }
     }

@@ -5,7 +5,7 @@ use crate::text::{Line, Tone, packed, wrapped};
 use crate::wording;
 use gpu_core::{DeviceId, ProcessInfo, ProcessKey};
 use gpu_reaper::{Confidence, Evidence, Plan, Report};
-use gpu_watch::{Change, ChangeKind, Condemned, Policy, Told};
+use gpu_watch::{Change, ChangeKind, Event, PendingKill, Policy};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -14,30 +14,30 @@ const NAMED: usize = 4;
 
 /// Returns the lines about an event at this time, in words. `sim` is the option that names a
 /// simulated machine in the next command; evidence is wrapped to `columns`.
-pub fn lines(told: &Told<'_>, time: &str, sim: &str, columns: usize) -> Vec<Line> {
+pub fn lines(event: &Event<'_>, time: &str, sim: &str, columns: usize) -> Vec<Line> {
     let head = |word: &str| Line::new().dim(time).plain("  ").accent(word).padded_to(33);
-    match told {
-        Told::Blind(fault) => {
+    match event {
+        Event::Blind(fault) => {
             let remedy = driver_remedy(fault.kind).map(|remedy| format!("remedy: {remedy}"));
             let remedy = remedy.iter().map(|remedy| Line::new().padded_to(4).plain(remedy));
             std::iter::once(head("BLIND").plain(account(fault))).chain(remedy).collect()
         }
-        Told::Sighted => vec![head("SIGHTED").plain("the driver answers again")],
-        Told::HeldBack(count) => {
+        Event::Sighted => vec![head("SIGHTED").plain("the driver answers again")],
+        Event::HeldBack(count) => {
             let findings = wording::count(*count, "finding", "findings");
             let text = format!("{findings} not raised: too many of one kind and user in an hour");
             vec![head("HELD BACK").plain(text)]
         }
-        Told::Change(change) => changed(change, head(word(change.kind)), sim, columns),
-        Told::Warning { condemned, is_dry_run } => {
+        Event::Change(change) => changed(change, head(word(change.kind)), sim, columns),
+        Event::Warning { pending, is_dry_run } => {
             let would = if *is_dry_run { "would" } else { "will" };
-            let text = format!("{} {would} be ended in {}", about(condemned), age(condemned.left));
+            let text = format!("{} {would} be ended in {}", about(pending), age(pending.left));
             vec![head("WARNING").plain(text)]
         }
-        Told::Spared { plan, .. } => spared(plan, &head("SPARED")).collect(),
-        Told::Reap { plan, report: None, .. } => planned(plan, &head("DRY RUN")),
-        Told::Reap { plan, report: Some(report), .. } => reaped(plan, report, &head("REAPED")),
-        Told::NotPlanned(error) => {
+        Event::Spared { plan, .. } => spared(plan, &head("SPARED")).collect(),
+        Event::Reap { plan, report: None, .. } => planned(plan, &head("DRY RUN")),
+        Event::Reap { plan, report: Some(report), .. } => reaped(plan, report, &head("REAPED")),
+        Event::NotPlanned(error) => {
             vec![head("NOT REAPED").plain(format!("failed to {}", error.fault()))]
         }
     }
@@ -46,15 +46,15 @@ pub fn lines(told: &Told<'_>, time: &str, sim: &str, columns: usize) -> Vec<Line
 /// Returns the messages to the users of a machine about an event, by UID: to the owners of
 /// processes that keep memory from others, and of those that will be ended. A dry run sends no
 /// warning.
-pub fn messages(told: &Told<'_>, hostname: &str) -> Vec<(u32, String)> {
-    match told {
-        Told::Change(change) if change.kind == ChangeKind::Raised => change
+pub fn messages(event: &Event<'_>, hostname: &str) -> Vec<(u32, String)> {
+    match event {
+        Event::Change(change) if change.kind == ChangeKind::Raised => change
             .concerned()
             .filter_map(|process| Some((process.uid.ok()?, message(change, process, hostname))))
             .collect(),
-        Told::Warning { condemned, is_dry_run: false } => {
-            let uid = condemned.process.uid.ok();
-            uid.map(|uid| (uid, warning(condemned, hostname))).into_iter().collect()
+        Event::Warning { pending, is_dry_run: false } => {
+            let uid = pending.process.uid.ok();
+            uid.map(|uid| (uid, warning(pending, hostname))).into_iter().collect()
         }
         _ => Vec::new(),
     }
@@ -64,7 +64,7 @@ pub fn messages(told: &Told<'_>, hostname: &str) -> Vec<(u32, String)> {
 pub fn reaps(policy: &Policy, permitted: bool) -> String {
     match &policy.reap {
         None => "nothing is reaped".to_owned(),
-        Some(rules) if rules.dry_run || !permitted => "plans to reap are only printed".to_owned(),
+        Some(rules) if rules.dry_run || !permitted => "reap plans are only printed".to_owned(),
         Some(rules) => {
             let count = wording::count(rules.rules.len(), "rule", "rules");
             format!("reaps by {count}, at most {} processes an hour", rules.most_per_hour)
@@ -87,14 +87,14 @@ fn message(change: &Change, process: &ProcessInfo, hostname: &str) -> String {
 }
 
 /// The message to the owner of a process that will be ended.
-fn warning(condemned: &Condemned, hostname: &str) -> String {
+fn warning(pending: &PendingKill, hostname: &str) -> String {
     format!(
         "gpuws on {hostname}: your process {} on {} ({}) will be ended in {}, by the policy of this \
          machine.\nTo keep it, use the GPU or end the process yourself.\n",
-        wording::process(condemned.process.key.pid, &condemned.process.name),
-        devices(&condemned.devices),
-        wording::kind(condemned.id.kind),
-        age(condemned.left)
+        wording::process(pending.process.key.pid, &pending.process.name),
+        devices(&pending.devices),
+        wording::kind(pending.id.kind),
+        age(pending.left)
     )
 }
 
@@ -122,14 +122,14 @@ fn changed(change: &Change, head: Line, sim: &str, columns: usize) -> Vec<Line> 
     }
     let mut lines = vec![first.plain(format!("  for {}", age(lasted)))];
     let under = || Line::new().padded_to(4);
-    let told = |text: &str| wrapped(under(), Tone::Plain, text, columns);
+    let paragraph = |text: &str| wrapped(under(), Tone::Plain, text, columns);
     for evidence in &finding.evidence {
-        lines.extend(told(&evidence.text));
+        lines.extend(paragraph(&evidence.text));
     }
     for suspect in finding.suspects.iter().take(NAMED) {
         let who = who(&change.processes, suspect.process);
         let evidence = Evidence::texts(&suspect.evidence).join("; ");
-        lines.extend(told(&format!("{who}: {evidence}")));
+        lines.extend(paragraph(&format!("{who}: {evidence}")));
     }
     if let Some(more) = finding.suspects.len().checked_sub(NAMED).filter(|more| *more > 0) {
         lines.push(under().plain(format!("and {more} more")));
@@ -149,15 +149,11 @@ fn who(processes: &BTreeMap<ProcessKey, ProcessInfo>, key: ProcessKey) -> String
     format!("{} ({user})", wording::process(key.pid, name))
 }
 
-fn about(condemned: &Condemned) -> String {
-    let process = &condemned.process;
+fn about(pending: &PendingKill) -> String {
+    let process = &pending.process;
     let user = wording::user(Ok(process));
     let name = wording::process(process.key.pid, &process.name);
-    format!(
-        "{name} ({user}), {} on {}",
-        wording::kind(condemned.id.kind),
-        devices(&condemned.devices)
-    )
+    format!("{name} ({user}), {} on {}", wording::kind(pending.id.kind), devices(&pending.devices))
 }
 
 fn planned(plan: &Plan, head: &Line) -> Vec<Line> {

@@ -6,7 +6,7 @@ use crate::gres::NodeDevice;
 use crate::held::{HeldDevice, reason, unchecked};
 use crate::job::Job;
 use crate::question::{Question, Slurm};
-use crate::scene::{Driver, suspects};
+use crate::suspects::{Driver, suspects};
 use gpu_core::{ActToken, Bytes, Error, ErrorKind, Fault, Pid, ProcessKey, Result, driver_reserve};
 use gpu_reaper::{
     Action, Event, Expected, Guard, Leftover, Outcome, Ports, Report, execute, plan_leftovers,
@@ -52,7 +52,7 @@ pub struct Cleaned {
 
 /// One snapshot of the node.
 #[derive(Default)]
-struct Look {
+struct Scan {
     leftovers: Vec<Leftover>,
     /// Processes that keep their devices from the next job, by device file.
     holders: BTreeMap<Arc<str>, BTreeSet<ProcessKey>>,
@@ -67,7 +67,7 @@ impl Cleaner<'_> {
     /// Processes that are certainly left over come first: the controller, which knows the rest, may
     /// take long to answer.
     ///
-    /// `tell` is called with the reason to drain the node, if there is one, before and after each
+    /// `notify` is called with the reason to drain the node, if there is one, before and after each
     /// scan: if this program does not finish, its caller knows the reason. A scan that does not end
     /// is such a reason, because any user can make a scan long. `watch` receives each step.
     ///
@@ -78,7 +78,7 @@ impl Cleaner<'_> {
         job: &Job,
         phase: Phase,
         token: &ActToken,
-        tell: &mut dyn FnMut(Option<String>),
+        notify: &mut dyn FnMut(Option<String>),
         watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Cleaned> {
         let files: BTreeSet<Arc<str>> =
@@ -91,8 +91,8 @@ impl Cleaner<'_> {
         let driver = Driver::ask(self.ports);
         let unchecked = unchecked(files.iter().map(|path| driver.index(path)));
         let or_unchecked = |held: &Option<String>| held.clone().or_else(|| Some(unchecked.clone()));
-        tell(or_unchecked(&None));
-        let mut look = self.look(job, phase, &driver, &files).inspect_err(|_| tell(None))?;
+        notify(or_unchecked(&None));
+        let mut scan = self.scan(job, phase, &driver, &files).inspect_err(|_| notify(None))?;
         // Processes that SIGKILL did not end, or that may not be signalled; another round would not
         // end them either.
         let mut stuck: BTreeSet<Pid> = BTreeSet::new();
@@ -100,22 +100,22 @@ impl Cleaner<'_> {
         // not.
         let (mut for_certain, mut for_unclaimed) = (self.grace, self.grace);
         for _ in 0..ROUNDS {
-            let mut held = reason(&self.held(&driver, &look.holders));
-            tell(held.clone());
-            look.leftovers.retain(|leftover| !stuck.contains(&leftover.process.key.pid));
+            let mut held = reason(&self.held(&driver, &scan.holders));
+            notify(held.clone());
+            scan.leftovers.retain(|leftover| !stuck.contains(&leftover.process.key.pid));
             let mut grace = &mut for_certain;
-            if look.leftovers.is_empty() && !look.unclaimed.is_empty() {
-                let mut before = || tell(or_unchecked(&held));
-                self.ask_controller(job, &driver, &files, &mut look, &mut before)?;
-                look.leftovers.retain(|leftover| !stuck.contains(&leftover.process.key.pid));
-                held = reason(&self.held(&driver, &look.holders));
-                tell(held.clone());
+            if scan.leftovers.is_empty() && !scan.unclaimed.is_empty() {
+                let mut before = || notify(or_unchecked(&held));
+                self.ask_controller(job, &driver, &files, &mut scan, &mut before)?;
+                scan.leftovers.retain(|leftover| !stuck.contains(&leftover.process.key.pid));
+                held = reason(&self.held(&driver, &scan.holders));
+                notify(held.clone());
                 grace = &mut for_unclaimed;
             }
-            if look.leftovers.is_empty() {
+            if scan.leftovers.is_empty() {
                 break;
             }
-            let leftovers = std::mem::take(&mut look.leftovers);
+            let leftovers = std::mem::take(&mut scan.leftovers);
             let grace = std::mem::take(grace);
             let expected = self.expected(&driver, &leftovers, &files);
             let origin = self.ports.host.origin();
@@ -124,48 +124,48 @@ impl Cleaner<'_> {
             if plan.targets.is_empty() {
                 continue;
             }
-            tell(or_unchecked(&held));
+            notify(or_unchecked(&held));
             let report = execute(&plan, self.guard, self.ports, token, watch);
             let stopped = report.stopped.is_some();
             let survived = |action: &&Action| matches!(action.outcome, Outcome::Survived { .. });
             stuck.extend(report.actions.iter().filter(survived).map(|action| action.pid));
             cleaned.reports.push(report);
-            look = self.look(job, phase, &driver, &files).inspect_err(|_| tell(held))?;
+            scan = self.scan(job, phase, &driver, &files).inspect_err(|_| notify(held))?;
             if stopped {
                 break;
             }
         }
-        let held = reason(&self.held(&driver, &look.holders));
-        tell(held.clone());
-        let mut before = || tell(or_unchecked(&held));
-        self.ask_controller(job, &driver, &files, &mut look, &mut before)?;
-        cleaned.unknown = look.unknown;
-        cleaned.held = self.held(&driver, &look.holders);
-        tell(reason(&cleaned.held));
+        let held = reason(&self.held(&driver, &scan.holders));
+        notify(held.clone());
+        let mut before = || notify(or_unchecked(&held));
+        self.ask_controller(job, &driver, &files, &mut scan, &mut before)?;
+        cleaned.unknown = scan.unknown;
+        cleaned.held = self.held(&driver, &scan.holders);
+        notify(reason(&cleaned.held));
         self.add_lost_memory(&driver, job, &mut cleaned);
         Ok(cleaned)
     }
 
     /// Takes a snapshot without querying the controller.
-    fn look(
+    fn scan(
         &self,
         job: &Job,
         phase: Phase,
         driver: &Driver,
         files: &BTreeSet<Arc<str>>,
-    ) -> Result<Look> {
-        let mut look = Look::default();
+    ) -> Result<Scan> {
+        let mut scan = Scan::default();
         for suspect in suspects(self.ports, self.slurm, driver, files, Some(job))? {
             match verdict(&suspect, job, phase) {
                 Verdict::Leftover(leftover) => {
-                    look.hold(&suspect, &suspect.files);
-                    look.leftovers.push(*leftover);
+                    scan.hold(&suspect, &suspect.files);
+                    scan.leftovers.push(*leftover);
                 }
-                Verdict::Unclaimed => look.unclaimed.push(suspect),
+                Verdict::Unclaimed => scan.unclaimed.push(suspect),
                 Verdict::Spared => {}
             }
         }
-        Ok(look)
+        Ok(scan)
     }
 
     /// Asks the controller which of the unclaimed processes are left over, and scans again;
@@ -175,23 +175,23 @@ impl Cleaner<'_> {
         job: &Job,
         driver: &Driver,
         files: &BTreeSet<Arc<str>>,
-        look: &mut Look,
+        scan: &mut Scan,
         before: &mut dyn FnMut(),
     ) -> Result<()> {
-        let others = std::mem::take(&mut look.unclaimed);
+        let others = std::mem::take(&mut scan.unclaimed);
         if others.is_empty() {
             return Ok(());
         }
         let allocated = match allocated(self.slurm, self.node, Some(&job.id)) {
             Ok(allocated) => allocated,
             Err(error) => {
-                look.unknown = Some(error.fault());
+                scan.unknown = Some(error.fault());
                 return Ok(());
             }
         };
         if allocated.is_unknown() {
-            let what = "read which devices the other jobs on this node have";
-            look.unknown = Some(Error::new(ErrorKind::Invalid, what).fault());
+            let what = "read the devices of the other jobs on this node";
+            scan.unknown = Some(Error::new(ErrorKind::Invalid, what).fault());
         }
         let free = free(self.devices, files, &allocated);
         before();
@@ -205,8 +205,8 @@ impl Cleaner<'_> {
         for suspect in others.iter().filter(|other| still.contains(&other.process.key)) {
             let held: BTreeSet<_> = suspect.files.intersection(&free).cloned().collect();
             if !held.is_empty() {
-                look.hold(suspect, &held);
-                look.leftovers.extend(unclaimed(suspect, held.into_iter().collect()));
+                scan.hold(suspect, &held);
+                scan.leftovers.extend(unclaimed(suspect, held.into_iter().collect()));
             }
         }
         Ok(())
@@ -272,7 +272,7 @@ impl Cleaner<'_> {
     }
 }
 
-impl Look {
+impl Scan {
     fn hold(&mut self, suspect: &Suspect, files: &BTreeSet<Arc<str>>) {
         for path in files.iter().filter(|_| suspect.uses_memory) {
             self.holders.entry(path.clone()).or_default().insert(suspect.process.key);
@@ -303,7 +303,7 @@ pub(crate) fn allocated(slurm: &dyn Slurm, node: &str, except: Option<&str>) -> 
     let others = jobs.iter().filter(|(number, _)| Some(number.as_str()) != except);
     for (count, (_, name)) in others.enumerate() {
         if count >= JOBS {
-            let what = format!("ask about more than {JOBS} jobs on node '{node}'");
+            let what = format!("query more than {JOBS} jobs on node '{node}'");
             return Err(Error::new(ErrorKind::Invalid, what));
         }
         all.add(allocation(&slurm.ask(Question::Job(name))?, node));

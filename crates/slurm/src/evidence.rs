@@ -175,10 +175,10 @@ mod tests {
     }
 
     fn after(suspect: &Suspect) -> &'static str {
-        told(verdict(suspect, &job(), Phase::After))
+        outcome(verdict(suspect, &job(), Phase::After))
     }
 
-    fn told(verdict: Verdict) -> &'static str {
+    fn outcome(verdict: Verdict) -> &'static str {
         match verdict {
             Verdict::Leftover(leftover) => match leftover.membership {
                 Membership::Job(_) => "marked",
@@ -283,14 +283,14 @@ mod tests {
         let mut service = of_user(marked(suspect(), "7"), 0);
         service.files = BTreeSet::new();
         let roots = Job { uid: 0, ..job() };
-        assert_eq!(told(verdict(&service, &roots, Phase::After)), "spared");
+        assert_eq!(outcome(verdict(&service, &roots, Phase::After)), "spared");
         service.files = device();
-        assert_eq!(told(verdict(&service, &roots, Phase::After)), "marked");
+        assert_eq!(outcome(verdict(&service, &roots, Phase::After)), "marked");
     }
 
     #[test]
     fn before_a_job_its_own_processes_are_spared() {
-        let before = |suspect: &Suspect| told(verdict(suspect, &job(), Phase::Before));
+        let before = |suspect: &Suspect| outcome(verdict(suspect, &job(), Phase::Before));
         assert_eq!(before(&in_cgroup(suspect(), "7")), "spared");
         assert_eq!(before(&marked(suspect(), "7")), "spared");
         let tracked = Suspect { tracked_by: Some("7".to_owned()), ..suspect() };

@@ -5,7 +5,7 @@ use crate::gres::NodeDevice;
 use crate::held::{HeldDevice, lost, reason, unchecked};
 use crate::node::NodeState;
 use crate::question::{Question, Slurm, state_of};
-use crate::scene::{Driver, suspects};
+use crate::suspects::{Driver, suspects};
 use gpu_core::{Pid, ProcessKey, Result, driver_reserve};
 use gpu_reaper::Ports;
 use std::collections::BTreeSet;
@@ -76,7 +76,7 @@ pub fn change(health: &Health) -> Change {
 /// A process counts if it held a device before the query to Slurm and still holds it afterwards: it
 /// then belongs to no job that has ended or started meanwhile.
 ///
-/// `tell` is called with the reason to drain the node before each scan, in case it does not end,
+/// `notify` is called with the reason to drain the node before each scan, in case it does not end,
 /// and after it.
 ///
 /// # Errors
@@ -86,15 +86,15 @@ pub fn health(
     slurm: &dyn Slurm,
     node: &str,
     devices: &[NodeDevice],
-    tell: &mut dyn FnMut(Option<String>),
+    notify: &mut dyn FnMut(Option<String>),
 ) -> Result<Health> {
     let driver = Driver::ask(ports);
     let files: BTreeSet<Arc<str>> = devices.iter().map(|device| device.path.clone()).collect();
     let unchecked = unchecked(files.iter().map(|path| driver.index(path)));
     let mut users = || -> Result<BTreeSet<(Arc<str>, ProcessKey)>> {
-        tell(Some(unchecked.clone()));
+        notify(Some(unchecked.clone()));
         let all = suspects(ports, slurm, &driver, &files, None);
-        tell(None);
+        notify(None);
         let users = all?.into_iter().filter(|user| user.uses_memory && user.tracked_by.is_none());
         let pairs = users.flat_map(|user| {
             let key = user.process.key;

@@ -30,14 +30,14 @@ impl Job {
             let invalid = |why: &str| {
                 Error::new(ErrorKind::Invalid, format!("read {name}")).with_source(why.to_owned())
             };
-            let text = variable(name).ok_or_else(|| invalid("slurmd has not set it"))?;
-            text.parse().map_err(|_| invalid("it is no number"))
+            let text = variable(name).ok_or_else(|| invalid("slurmd did not set it"))?;
+            text.parse().map_err(|_| invalid("it is not a number"))
         };
         let positions = match variable("SLURM_JOB_GPUS") {
             None => Vec::new(),
             Some(text) => positions(&text).ok_or_else(|| {
                 Error::new(ErrorKind::Invalid, "read SLURM_JOB_GPUS")
-                    .with_source("it is no list of numbers")
+                    .with_source("it is not a list of numbers")
             })?,
         };
         Ok(Job {
@@ -94,6 +94,7 @@ mod tests {
             ("", Some(vec![])),
             ("3-1", None),
             ("0-4294967295", None),
+            ("4294967294-4294967295", Some(vec![4_294_967_294, 4_294_967_295])),
             ("GPU-1", None),
             ("-1", None),
             ("0x1", None),
@@ -107,9 +108,12 @@ mod tests {
     fn job_without_numbers_is_refused() {
         let job = |gpus, id| job(gpus, id).map_err(|error| error.fault().text);
         assert_eq!(job("1", "7").map(|job| job.positions), Ok(vec![1]));
-        assert_eq!(job("0", "../7").unwrap_err(), "read SLURM_JOB_ID: it is no number");
-        assert_eq!(job("all", "7").unwrap_err(), "read SLURM_JOB_GPUS: it is no list of numbers");
+        assert_eq!(job("0", "../7").unwrap_err(), "read SLURM_JOB_ID: it is not a number");
+        assert_eq!(
+            job("all", "7").unwrap_err(),
+            "read SLURM_JOB_GPUS: it is not a list of numbers"
+        );
         let none = Job::from_environment(&|_| None).unwrap_err().fault().text;
-        assert_eq!(none, "read SLURM_JOB_ID: slurmd has not set it");
+        assert_eq!(none, "read SLURM_JOB_ID: slurmd did not set it");
     }
 }

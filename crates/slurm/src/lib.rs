@@ -41,7 +41,7 @@ mod job;
 mod message;
 mod node;
 mod question;
-mod scene;
+mod suspects;
 mod tracked;
 
 pub use allocation::{Allocation, allocation, job_names};
@@ -51,7 +51,7 @@ pub use gres::{NodeDevice, device_files, device_of, devices};
 pub use health::{Change, Health, change, health};
 pub use held::{HeldDevice, is_own_reason, reason};
 pub use job::{Job, positions};
-pub use message::Told;
+pub use message::WorkerReport;
 pub use node::{NodeState, node_state};
 pub use question::{Drained, Program, Question, Slurm, drain, drain_until};
 pub use tracked::tracked;

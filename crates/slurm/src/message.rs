@@ -15,14 +15,14 @@ const HELD: &str = "held ";
 
 /// What the process reported by its end, or by the time limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct WorkerReport {
     /// The reason to drain the node: a device is held.
     pub reason: Option<String>,
     /// The process finished.
     pub is_done: bool,
 }
 
-impl Told {
+impl WorkerReport {
     /// Returns the lines of this state.
     pub fn lines(&self) -> String {
         let held = match &self.reason {
@@ -34,16 +34,16 @@ impl Told {
 
     /// Reads the last state from the output of the process.
     pub fn read(text: &str) -> Self {
-        let mut told = Told::default();
+        let mut report = WorkerReport::default();
         for line in text.lines() {
             match line.strip_prefix(HELD) {
-                Some(reason) if is_own_reason(reason) => told.reason = Some(reason.to_owned()),
+                Some(reason) if is_own_reason(reason) => report.reason = Some(reason.to_owned()),
                 Some(_) => {}
-                None if line == FREE => told.reason = None,
-                None => told.is_done = line == DONE,
+                None if line == FREE => report.reason = None,
+                None => report.is_done = line == DONE,
             }
         }
-        told
+        report
     }
 }
 
@@ -54,12 +54,12 @@ mod tests {
     #[test]
     fn last_state_counts_even_if_the_end_is_missing() {
         let reason = "gpuws: GPU 1 held by 4711".to_owned();
-        let held = Told { reason: Some(reason.clone()), is_done: false };
-        assert_eq!(Told::read(&held.lines()), held);
-        let freed = Told { reason: None, is_done: true };
-        assert_eq!(Told::read(&format!("{}{}", held.lines(), freed.lines())), freed);
+        let held = WorkerReport { reason: Some(reason.clone()), is_done: false };
+        assert_eq!(WorkerReport::read(&held.lines()), held);
+        let freed = WorkerReport { reason: None, is_done: true };
+        assert_eq!(WorkerReport::read(&format!("{}{}", held.lines(), freed.lines())), freed);
         let cut = format!("{}held gpuws: GPU 1 held b", held.lines());
-        assert_eq!(Told::read(&cut), held, "a line that was cut says nothing");
-        assert_eq!(Told::read(""), Told::default());
+        assert_eq!(WorkerReport::read(&cut), held, "a line that was cut says nothing");
+        assert_eq!(WorkerReport::read(""), WorkerReport::default());
     }
 }

@@ -69,9 +69,10 @@ pub fn own_lease(
         }
         let root = host.process(key.pid)?;
         // Two leases of one process are independent of each other.
-        let beside =
+        let is_independent =
             |entry: &&LeaseEntry| asking_for.is_some_and(|key| key.definitely_same(&entry.root));
-        let rooted = leases.iter().filter(|entry| is_root_of(&root, entry) && !beside(entry));
+        let rooted =
+            leases.iter().filter(|entry| is_root_of(&root, entry) && !is_independent(entry));
         if let Some(youngest) = rooted.max_by_key(|entry| (entry.ticket, &entry.id)) {
             return Ok(Some(youngest.clone()));
         }
@@ -87,10 +88,11 @@ fn given_lease(
     asking_for: Option<&ProcessKey>,
 ) -> Option<LeaseEntry> {
     let given = host.inherited_leases();
-    let beside =
+    let is_independent =
         |entry: &LeaseEntry| asking_for.is_some_and(|key| key.definitely_same(&entry.root));
-    let is_given =
-        |entry: &&LeaseEntry| given.contains(&(entry.id.clone(), entry.owner)) && !beside(entry);
+    let is_given = |entry: &&LeaseEntry| {
+        given.contains(&(entry.id.clone(), entry.owner)) && !is_independent(entry)
+    };
     let youngest = leases.iter().filter(is_given).max_by_key(|entry| (entry.ticket, &entry.id));
     youngest.cloned()
 }

@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 /// processes that the driver lists and their ancestors. It does not contain processes that merely
 /// have a device open.
 #[derive(Clone, Debug)]
-pub struct Scene {
+pub struct ClaimContext {
     /// The devices, the processes that use them, and the ancestors of these.
     pub snapshot: Snapshot,
-    /// The MIG devices with a UUID, as separate devices.
-    pub mig: Vec<DeviceState>,
+    /// The partitions with a UUID, as separate devices.
+    pub partitions: Vec<DeviceState>,
     /// The users of each device.
     pub usage: Usage,
     /// The topology; `None` if it does not matter, was not queried, or is not reported.
@@ -38,26 +38,27 @@ pub struct Wants {
     pub capability: bool,
 }
 
-impl Scene {
+impl ClaimContext {
     /// Takes the snapshot. This never fails: the snapshot contains the faults.
-    pub fn look(ports: &Ports<'_>, wants: Wants) -> Self {
+    pub fn observe(ports: &Ports<'_>, wants: Wants) -> Self {
         let groups = match wants.capability {
             true => defect_groups().and(Groups::from_iter([Group::Product])),
             false => defect_groups(),
         };
         let snapshot = observe_users(ports.backend, ports.host, ports.clock, groups);
         let topology = wants.topology.then(|| ask(|| ports.backend.topology()).ok()).flatten();
-        let mig = snapshot.devices.iter().flat_map(DeviceState::mig_devices);
-        // At the address of its GPU, a MIG device without a UUID would have the key of another device.
-        let mig: Vec<DeviceState> = mig.filter(|device| device.id().uuid.is_ok()).collect();
-        let usage = if mig.is_empty() {
+        let partitions = snapshot.devices.iter().flat_map(DeviceState::partitions_as_devices);
+        // At the address of its device, a partition without a UUID would have the key of that device.
+        let partitions: Vec<DeviceState> =
+            partitions.filter(|device| device.id().uuid.is_ok()).collect();
+        let usage = if partitions.is_empty() {
             Usage::of(&snapshot)
         } else {
-            let devices = [&snapshot.devices[..], &mig].concat();
+            let devices = [&snapshot.devices[..], &partitions].concat();
             Usage::of(&Snapshot { devices, ..snapshot.clone() })
         };
         let last_leased = ports.locks.last_leased();
-        Scene { snapshot, mig, usage, topology, last_leased, reported: wants }
+        ClaimContext { snapshot, partitions, usage, topology, last_leased, reported: wants }
     }
 
     /// Returns why nothing can be claimed: the driver does not respond, or there is no device.
@@ -65,17 +66,17 @@ impl Scene {
         self.snapshot.driver.as_ref().err().filter(|_| self.snapshot.devices.is_empty())
     }
 
-    /// Returns every device and every MIG device.
+    /// Returns every device and every partition.
     pub(crate) fn devices(&self) -> impl Iterator<Item = &DeviceState> {
-        self.snapshot.devices.iter().chain(&self.mig)
+        self.snapshot.devices.iter().chain(&self.partitions)
     }
 
-    /// Returns the device or the MIG device with this key.
+    /// Returns the device or the partition with this key.
     pub(crate) fn find(&self, uuid: &DeviceUuid) -> Option<&DeviceState> {
         self.devices().find(|device| device.id().has_key(uuid))
     }
 
-    /// Returns the names of the device or the MIG device with this key.
+    /// Returns the names of the device or the partition with this key.
     pub fn device(&self, uuid: &DeviceUuid) -> Option<&DeviceId> {
         self.find(uuid).map(DeviceState::id)
     }

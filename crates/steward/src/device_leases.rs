@@ -3,7 +3,7 @@
 use crate::ancestry::{is_root_of, line};
 use gpu_claim::Ledger;
 use gpu_core::{
-    Bytes, DeviceState, DeviceUuid, EntryKind, Fault, LeaseEntry, LeaseStore, MigInstance, Pid,
+    Bytes, DeviceState, DeviceUuid, EntryKind, Fault, LeaseEntry, LeaseStore, Partition, Pid,
     Snapshot,
 };
 use gpu_reaper::{Diagnosis, Usage};
@@ -49,7 +49,7 @@ impl DeviceLeases {
     /// Returns the leases on a device or on a part of it, earliest first.
     pub fn on(&self, device: &DeviceState) -> impl Iterator<Item = &LeaseEntry> {
         let key = device.id().lease_key().ok().map(Cow::into_owned);
-        let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.clone().ok());
+        let parts = device.partitions.iter().flatten().filter_map(|part| part.uuid.clone().ok());
         let names: Vec<DeviceUuid> = key.into_iter().chain(parts).collect();
         let leases = self.0.iter().flatten();
         leases.filter(move |lease| {
@@ -64,7 +64,7 @@ impl DeviceLeases {
 
     /// Returns whether a MIG device of a fit device is certainly unused, and neither it nor the whole
     /// device has a known lease.
-    pub fn is_part_free(&self, device: &DeviceState, part: &MigInstance, usage: &Usage) -> bool {
+    pub fn is_part_free(&self, device: &DeviceState, part: &Partition, usage: &Usage) -> bool {
         let account = part.gpu_instance.and_then(|id| usage.account_of_instance(device.id(), id));
         let is_used = |listed: &[gpu_core::DeviceProcess]| listed.iter().any(|p| part.may_have(p));
         let is_of_other = |lease: &LeaseEntry| {
@@ -81,7 +81,7 @@ impl DeviceLeases {
     /// Returns how many MIG devices of a machine are free by [`is_part_free`](Self::is_part_free).
     pub fn free_parts(&self, snapshot: &Snapshot, usage: &Usage) -> usize {
         let free = |device: &DeviceState| {
-            let parts = device.mig.iter().flatten();
+            let parts = device.partitions.iter().flatten();
             parts.filter(|part| self.is_part_free(device, part, usage)).count()
         };
         snapshot.devices.iter().map(free).sum()

@@ -1,27 +1,53 @@
 //! The environment variables that show a job its devices.
 
-use gpu_core::visible::{self, Form, ORDER, PCI_ORDER, VISIBLE};
+use gpu_core::visible::cuda::{ORDER, PCI_ORDER, VISIBLE};
+use gpu_core::visible::{Form, Grammar, devices_of};
 use gpu_core::{DeviceState, DeviceUuid, Error, ErrorKind, LeaseEntry, Result};
 use std::ffi::OsString;
 
 /// The ID of the lease, for information only: a variable can be copied, so nothing relies on it.
 pub const LEASE: &str = "GPUWS_LEASE";
 
-/// Returns the variables that make the devices of a lease, and no others, visible to a program.
+/// Returns the variables that make the devices of a lease, and no others of any vendor, visible to
+/// a program. `grammars` are all, usually [`GRAMMARS`](gpu_core::visible::GRAMMARS).
 ///
-/// Sets CUDA's device order to that of PCI addresses even if devices are named by UUID, so that the
-/// program's device indexes are in the order of nvidia-smi.
+/// Sets the device order even if devices are named by UUID, so that the program's device indexes
+/// are in the order of PCI addresses, as in nvidia-smi.
 ///
 /// # Errors
-/// As [`visible::write`].
+/// As [`Grammar::write`], and `Invalid` for a device that no grammar makes visible.
 pub fn environment(
+    grammars: &[&dyn Grammar],
     lease: &LeaseEntry,
     form: Form,
     machine: &[DeviceState],
 ) -> Result<Vec<(OsString, OsString)>> {
-    let devices = visible::write(&lease.devices, form, machine)?;
-    let pairs = [(VISIBLE, devices.as_str()), (ORDER, PCI_ORDER), (LEASE, lease.id.as_str())];
-    Ok(pairs.map(|(name, value)| (name.into(), value.into())).into())
+    let mut variables: Vec<(OsString, OsString)> = Vec::new();
+    let mut others = lease.devices.clone();
+    for grammar in grammars {
+        let visibility = grammar.visibility();
+        let devices = devices_of(visibility, machine);
+        let own: Vec<DeviceUuid>;
+        (own, others) = others.into_iter().partition(|key| has(&devices, key));
+        // A vendor without a device in the lease gets an empty list: unset would mean all devices.
+        let value = grammar.write(&own, form, &devices)?;
+        variables.push((visibility.variable.into(), value.into()));
+        variables.extend(visibility.order.map(|(name, value)| (name.into(), value.into())));
+    }
+    if let Some(device) = others.first() {
+        let error = Error::new(ErrorKind::Invalid, format!("make {device} visible to programs"));
+        return Err(error.with_source("no known variable lists the devices of its vendor"));
+    }
+    variables.push((LEASE.into(), lease.id.as_str().into()));
+    Ok(variables)
+}
+
+/// Returns whether one of the devices, or a partition of one, has this key.
+pub(crate) fn has(devices: &[DeviceState], key: &DeviceUuid) -> bool {
+    let is_part = |device: &DeviceState| {
+        device.partitions.iter().flatten().any(|part| part.uuid.as_ref() == Ok(key))
+    };
+    devices.iter().any(|device| device.id().has_key(key) || is_part(device))
 }
 
 /// The kind of NVIDIA's devices in the Container Device Interface (CDI).
@@ -48,7 +74,7 @@ pub fn cdi_names(lease: &LeaseEntry) -> Result<Vec<String>> {
     lease.devices.iter().map(name).collect()
 }
 
-/// Returns the variables that make only its device visible to a placeholder.
+/// Returns the variables that make only its device visible to a placeholder, a CUDA program.
 pub(crate) fn placeholder_environment(device: &DeviceUuid) -> [(OsString, OsString); 2] {
     [(VISIBLE, device.0.as_str()), (ORDER, PCI_ORDER)]
         .map(|(name, value)| (name.into(), value.into()))

@@ -1,19 +1,22 @@
 //! Takes devices: observes, chooses and leases, or reports why not.
 
 use crate::ancestry;
-use crate::claim_context::{Scene, Wants};
-use crate::offers::{ClaimSurroundings, doubtful, offers, outsiders};
+use crate::claim_context::{ClaimContext, Wants};
+use crate::environment::environment;
+use crate::offers::{ClaimSurroundings, doubtful, not_enforced, offers, outsiders};
 use crate::ports::{Ports, Request};
 use crate::preference;
 use gpu_claim::{Chosen, ClaimRequest, Ledger, Standing, TakeError, Taken, Turn, Waiting};
+use gpu_core::visible::{Form, GRAMMARS};
 use gpu_core::{
     Claim, DeviceId, DeviceKey, DeviceUuid, EntryKind, Error, Fault, FileId, Groups, LeaseEntry,
-    LeaseGuard, LeaseId, MigInstance, Result, SafeGpuGuard, ask, look_at_devices,
+    LeaseGuard, LeaseId, Partition, Result, SafeGpuGuard, Share, ask, take_inventory,
 };
 use gpu_placement::{Bar, Choice, Offer, Passed, Refusal};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fmt;
 use std::ops::ControlFlow;
 
@@ -31,11 +34,22 @@ pub struct Grant {
     /// The lease that they were taken out of.
     pub parent: Option<LeaseEntry>,
     /// The snapshot on which the choice is based.
-    pub scene: Scene,
+    pub context: ClaimContext,
     /// Keeps the lease alive.
     pub held: Box<dyn LeaseGuard>,
     /// The held locks of safe-gpu, or why they could not be taken; `None` within a lease.
     pub held_back: Option<Result<Box<dyn SafeGpuGuard>>>,
+}
+
+impl Grant {
+    /// Returns the [variables](environment) that make its devices, and no others, visible to a
+    /// program.
+    ///
+    /// # Errors
+    /// `Invalid` if no variable can list its devices in this form.
+    pub fn environment(&self, form: Form) -> Result<Vec<(OsString, OsString)>> {
+        environment(GRAMMARS, &self.entry, form, &self.context.snapshot.devices)
+    }
 }
 
 impl fmt::Debug for Grant {
@@ -56,7 +70,7 @@ pub struct Decision {
 impl Decision {
     /// Returns the chosen devices.
     pub fn devices(&self) -> Vec<DeviceId> {
-        self.choice.devices.iter().filter_map(|place| self.offered.get(*place)).cloned().collect()
+        self.choice.devices.iter().filter_map(|index| self.offered.get(*index)).cloned().collect()
     }
 
     /// Returns the rejected devices, each with the reason.
@@ -99,16 +113,16 @@ impl Refused {
 /// # Errors
 /// If it can get none now.
 pub(crate) fn decide(
-    scene: &Scene,
+    context: &ClaimContext,
     claim: &Claim,
-    beside: ClaimSurroundings<'_>,
+    surroundings: ClaimSurroundings<'_>,
 ) -> Result<Decision, Refused> {
-    let (offers, chosen) = preference::choose(scene, claim, beside);
+    let (offers, chosen) = preference::choose(context, claim, surroundings);
     let offered = offers.into_iter().map(|offer| offer.id);
     match chosen {
         Ok(choice) => Ok(Decision { choice, offered: offered.collect() }),
         Err(refusal) => {
-            let within = beside.parent.map(|parent| Box::new(parent.id.clone()));
+            let within = surroundings.parent.map(|parent| Box::new(parent.id.clone()));
             Err(Refused { refusal, offered: offered.collect(), within })
         }
     }
@@ -118,7 +132,7 @@ fn named<'a>(
     passed: &'a [(usize, Passed)],
     offered: &'a [DeviceId],
 ) -> impl Iterator<Item = (&'a DeviceId, &'a Passed)> {
-    passed.iter().filter_map(|(place, why)| Some((offered.get(*place)?, why)))
+    passed.iter().filter_map(|(index, why)| Some((offered.get(*index)?, why)))
 }
 
 /// Why no devices were granted. The claim is withdrawn.
@@ -193,24 +207,24 @@ pub fn take(
         command: request.command.clone(),
         wait: request.wait,
         pace: request.pace,
-        beside_safe_gpu: parent.is_none(),
+        holds_back_safe_gpu: parent.is_none(),
     };
     let silence = RefCell::new(None);
-    let mut look = || {
-        let scene = chooser.look(request, ports);
-        if let Some(fault) = scene.silence() {
+    let mut observe = || {
+        let context = chooser.observe(request, ports);
+        if let Some(fault) = context.silence() {
             silence.replace(Some(fault.clone()));
             return Err(Error::new(fault.kind, fault.text.clone()));
         }
         silence.replace(None);
-        Ok(scene)
+        Ok(context)
     };
     let taken = gpu_claim::take(
         ports.locks,
         ports.clock,
         &ask,
-        &mut look,
-        &|scene: &Scene, claim, leases| chooser.choose(scene, claim, leases),
+        &mut observe,
+        &|context: &ClaimContext, claim, leases| chooser.choose(context, claim, leases),
         watch,
     );
     let not_now =
@@ -244,14 +258,14 @@ fn visible(request: &Request, ports: &Ports<'_>) -> Claim {
 /// shows its GPU when the MIG device is no longer visible; empty unless all are visible.
 fn wholes(claim: &Claim, ports: &Ports<'_>) -> Vec<DeviceUuid> {
     let named: Vec<&DeviceUuid> =
-        claim.among.iter().chain(&claim.required).filter(|uuid| uuid.is_mig()).collect();
+        claim.among.iter().chain(&claim.required).filter(|uuid| uuid.is_partition()).collect();
     if named.is_empty() {
         return Vec::new();
     }
-    let machine = look_at_devices(ports.backend, ports.host, Groups::NONE).devices;
+    let machine = take_inventory(ports.backend, ports.host, Groups::NONE).devices;
     let whole = |uuid: &&DeviceUuid| {
-        let has = |mig: &MigInstance| mig.uuid.as_ref() == Ok(*uuid);
-        let whole = machine.iter().find(|device| device.mig.iter().flatten().any(has))?;
+        let has = |mig: &Partition| mig.uuid.as_ref() == Ok(*uuid);
+        let whole = machine.iter().find(|device| device.partitions.iter().flatten().any(has))?;
         whole.id().lease_key().ok().map(Cow::into_owned)
     };
     let wholes: Option<BTreeSet<DeviceUuid>> = named.iter().map(whole).collect();
@@ -278,9 +292,9 @@ pub fn waits_for_own_lease(
     let mut own = Ledger::new(leases, Vec::new()).pool(parent.as_ref()).leases;
     own.retain(is_own);
     let chooser = Chooser::new(&request.claim, parent.as_ref());
-    let scene = chooser.look(request, ports);
-    let beside = ClaimSurroundings { parent: parent.as_ref(), leases: &own, waiting: &[] };
-    let Err(refused) = decide(&scene, &request.claim, beside) else { return Ok(None) };
+    let context = chooser.observe(request, ports);
+    let surroundings = ClaimSurroundings { parent: parent.as_ref(), leases: &own, waiting: &[] };
+    let Err(refused) = decide(&context, &request.claim, surroundings) else { return Ok(None) };
     if !matches!(refused.refusal, Refusal::NotNow { .. }) {
         return Ok(None);
     }
@@ -311,7 +325,7 @@ pub struct Preview {
     /// [`Grant::accepted`].
     pub accepted: Vec<(DeviceId, Bar)>,
     /// The snapshot.
-    pub scene: Scene,
+    pub context: ClaimContext,
 }
 
 /// Returns what would be granted now, without taking it.
@@ -322,11 +336,11 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
     let parent = parent(request, ports)?;
     let claim = visible(request, ports);
     let chooser = Chooser::new(&claim, parent.as_ref());
-    let mut scene = chooser.look(request, ports);
-    if let Some(fault) = scene.silence() {
+    let mut context = chooser.observe(request, ports);
+    if let Some(fault) = context.silence() {
         return Err(NotGranted::Silent(fault.clone()));
     }
-    scene.snapshot.driver_messages = ask(|| ports.host.driver_messages());
+    context.snapshot.driver_messages = ask(|| ports.host.driver_messages());
     let pool = Ledger::read(ports.locks)?.pool(parent.as_ref());
     let entry = LeaseEntry {
         id: ports.locks.new_id()?,
@@ -339,10 +353,10 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
         parts_of: Vec::new(),
         merged: None,
         command: String::new(),
-        since: scene.snapshot.taken_at,
+        since: context.snapshot.taken_at,
     };
     let turn =
-        gpu_claim::turn(&entry, &pool, &|claim, leases| chooser.choose(&scene, claim, leases));
+        gpu_claim::turn(&entry, &pool, &|claim, leases| chooser.choose(&context, claim, leases));
     let seen = chooser.seen.take();
     let decision = match (turn, seen.decision, seen.refused) {
         (Turn::Take(_), Some(decision), _) => Ok(decision),
@@ -351,8 +365,8 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
     };
     let ahead = pool.ahead_of(&entry).cloned().collect();
     let devices = decision.as_ref().map_or(Vec::new(), Decision::devices);
-    let accepted = accepted(&scene, &entry.claim, &devices, parent.as_ref(), &pool.leases);
-    Ok(Preview { decision, ahead, parent, accepted, scene })
+    let accepted = accepted(&context, &entry.claim, &devices, parent.as_ref(), &pool.leases);
+    Ok(Preview { decision, ahead, parent, accepted, context })
 }
 
 /// Returns what each device offers to a request now, without a choice among them, and the snapshot.
@@ -360,16 +374,19 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
 ///
 /// # Errors
 /// [`NotGranted::Silent`], [`NotGranted::Foreign`] and [`NotGranted::Failed`].
-pub fn offered(request: &Request, ports: &Ports<'_>) -> Result<(Vec<Offer>, Scene), NotGranted> {
+pub fn offered(
+    request: &Request,
+    ports: &Ports<'_>,
+) -> Result<(Vec<Offer>, ClaimContext), NotGranted> {
     let parent = parent(request, ports)?;
     let chooser = Chooser::new(&request.claim, parent.as_ref());
-    let scene = chooser.look(request, ports);
-    if let Some(fault) = scene.silence() {
+    let context = chooser.observe(request, ports);
+    if let Some(fault) = context.silence() {
         return Err(NotGranted::Silent(fault.clone()));
     }
     let leases = Ledger::read(ports.locks)?.pool(parent.as_ref()).leases;
-    let beside = ClaimSurroundings { parent: parent.as_ref(), leases: &leases, waiting: &[] };
-    Ok((offers(&scene, &request.claim, beside), scene))
+    let surroundings = ClaimSurroundings { parent: parent.as_ref(), leases: &leases, waiting: &[] };
+    Ok((offers(&context, &request.claim, surroundings), context))
 }
 
 /// Returns the lease that the caller is within.
@@ -417,25 +434,25 @@ impl<'a> Chooser<'a> {
     }
 
     /// Takes a snapshot with the data that this claim and the earlier ones need.
-    fn look(&self, request: &Request, ports: &Ports<'_>) -> Scene {
-        let places = ports.locks.queue().unwrap_or_default();
-        self.waiting.replace(places.into_iter().map(|place| place.id).collect());
+    fn observe(&self, request: &Request, ports: &Ports<'_>) -> ClaimContext {
+        let queue = ports.locks.queue().unwrap_or_default();
+        self.waiting.replace(queue.into_iter().map(|place| place.id).collect());
         let capability = request.claim.compute_capability.is_some() || self.needs_capability.get();
-        Scene::look(ports, Wants { topology: request.needs_topology, capability })
+        ClaimContext::observe(ports, Wants { topology: request.needs_topology, capability })
     }
 
-    fn choose(&self, scene: &Scene, claim: &Claim, leases: &[LeaseEntry]) -> Chosen {
+    fn choose(&self, context: &ClaimContext, claim: &Claim, leases: &[LeaseEntry]) -> Chosen {
         // Compute capabilities are queried from the next snapshot on, once an earlier claim depends
         // on them. Until then, more devices are kept for that claim than it could use.
         if claim.compute_capability.is_some() {
             self.needs_capability.set(true);
         }
-        let needs = claim.compute_capability.filter(|_| scene.reported.capability);
+        let needs = claim.compute_capability.filter(|_| context.reported.capability);
         let eased = Claim { compute_capability: needs, ..claim.clone() };
         let waiting = self.waiting.borrow();
-        let beside = ClaimSurroundings { parent: self.parent, leases, waiting: &waiting };
+        let surroundings = ClaimSurroundings { parent: self.parent, leases, waiting: &waiting };
         let own = claim == self.claim;
-        match decide(scene, &eased, beside) {
+        match decide(context, &eased, surroundings) {
             Ok(decision) => {
                 let devices = uuids(decision.devices().iter());
                 if own {
@@ -460,32 +477,40 @@ impl<'a> Chooser<'a> {
         self.seen.borrow_mut().refused.take()
     }
 
-    fn grant(&self, taken: Taken<Scene>, parent: Option<LeaseEntry>, ports: &Ports<'_>) -> Grant {
-        let Taken { entry, held, held_back, mut scene, beside } = taken;
-        scene.snapshot.driver_messages = ask(|| ports.host.driver_messages());
+    fn grant(
+        &self,
+        taken: Taken<ClaimContext>,
+        parent: Option<LeaseEntry>,
+        ports: &Ports<'_>,
+    ) -> Grant {
+        let Taken { entry, held, held_back, mut context, others } = taken;
+        context.snapshot.driver_messages = ask(|| ports.host.driver_messages());
         let devices: Vec<DeviceId> =
-            entry.devices.iter().filter_map(|uuid| scene.device(uuid)).cloned().collect();
+            entry.devices.iter().filter_map(|uuid| context.device(uuid)).cloned().collect();
         let decision = self.seen.borrow_mut().decision.take();
         let decision = decision.filter(|decision| decision.devices() == devices);
-        let accepted = accepted(&scene, &entry.claim, &devices, parent.as_ref(), &beside);
-        Grant { entry, devices, decision, accepted, parent, scene, held, held_back }
+        let accepted = accepted(&context, &entry.claim, &devices, parent.as_ref(), &others);
+        Grant { entry, devices, decision, accepted, parent, context, held, held_back }
     }
 }
 
 /// Returns those of the devices with a reason against them that a claim accepts.
 fn accepted(
-    scene: &Scene,
+    context: &ClaimContext,
     claim: &Claim,
     devices: &[DeviceId],
     parent: Option<&LeaseEntry>,
     leases: &[LeaseEntry],
 ) -> Vec<(DeviceId, Bar)> {
     let mut accepted = if claim.accept_used && parent.is_none() {
-        outsiders(scene, devices, leases)
+        outsiders(context, devices, leases)
     } else {
         Vec::new()
     };
-    accepted.extend(doubtful(scene, devices));
+    accepted.extend(doubtful(context, devices));
+    if claim.share != Share::Whole {
+        accepted.extend(not_enforced(context, devices));
+    }
     accepted
 }
 

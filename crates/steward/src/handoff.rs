@@ -177,11 +177,11 @@ impl<'a> Handoff<'a> {
     }
 
     /// Takes the next step, based on a snapshot. `tallies` are those of the devices, in order.
-    pub(crate) fn step(&mut self, look: &Snapshot, tallies: &[Tally], watch: &mut Watch<'_>) {
+    pub(crate) fn step(&mut self, snapshot: &Snapshot, tallies: &[Tally], watch: &mut Watch<'_>) {
         let others = self.others();
         let root = self.terms.root;
         let used: Vec<bool> =
-            tallies.iter().map(|tally| tally.shows(look, &root, &others)).collect();
+            tallies.iter().map(|tally| tally.shows(snapshot, &root, &others)).collect();
         let now = self.ports.clock.monotonic();
         self.dismiss(&used);
         self.reap(now);
@@ -205,7 +205,7 @@ impl<'a> Handoff<'a> {
         if !job_waits && !is_over {
             return self.uncover();
         }
-        self.cover(look, tallies, &used, now, watch);
+        self.cover(snapshot, tallies, &used, now, watch);
         match self.cover {
             Cover::Unasked | Cover::Opening(_) => {}
             Cover::Open if job_waits => self.release(HandOff::Wanted, watch),
@@ -273,8 +273,8 @@ impl<'a> Handoff<'a> {
     fn release_to_the_job(&mut self, queues: &Queues, now: Duration, watch: &mut Watch<'_>) {
         let Some(held_back) = &mut self.held_back else { return };
         let mut contenders: Option<&[Pid]> = None;
-        for (place, (job, outsiders)) in queues.locks.iter().enumerate() {
-            let is_refused = *job && outsiders.is_empty() && held_back.release(place).is_err();
+        for (index, (job, outsiders)) in queues.locks.iter().enumerate() {
+            let is_refused = *job && outsiders.is_empty() && held_back.release(index).is_err();
             if is_refused || (*job && !outsiders.is_empty()) {
                 contenders = Some(outsiders);
             }
@@ -306,7 +306,7 @@ impl<'a> Handoff<'a> {
     /// Ensures that a placeholder has appeared on each device that the job does not use.
     fn cover(
         &mut self,
-        look: &Snapshot,
+        snapshot: &Snapshot,
         tallies: &[Tally],
         used: &[bool],
         now: Duration,
@@ -315,7 +315,8 @@ impl<'a> Handoff<'a> {
         if matches!(self.cover, Cover::Failed) {
             return;
         }
-        let covered = self.open(look, used, now).and_then(|()| self.opened(look, tallies, now));
+        let covered =
+            self.open(snapshot, used, now).and_then(|()| self.opened(snapshot, tallies, now));
         self.cover = covered.unwrap_or_else(|error| {
             let all = vec![true; self.devices.len()];
             self.dismiss(&all);
@@ -334,7 +335,7 @@ impl<'a> Handoff<'a> {
     }
 
     /// Starts the missing placeholders.
-    fn open(&mut self, look: &Snapshot, used: &[bool], now: Duration) -> Result<()> {
+    fn open(&mut self, snapshot: &Snapshot, used: &[bool], now: Duration) -> Result<()> {
         let refused = |what: &str| Error::new(ErrorKind::Unsupported, what);
         let uncovered = |(device, used): &(&Device, &bool)| !**used && device.placeholder.is_none();
         let missing: Vec<DeviceId> = self
@@ -350,7 +351,7 @@ impl<'a> Handoff<'a> {
         let template = self.terms.placeholder;
         let template =
             template.ok_or_else(|| refused("start a placeholder: no program is configured"))?;
-        if look.sees_host_pids == Ok(false) {
+        if snapshot.sees_host_pids == Ok(false) {
             return Err(refused(
                 "find a placeholder among the driver's processes: they are in another PID namespace",
             ));
@@ -371,7 +372,7 @@ impl<'a> Handoff<'a> {
     ///
     /// # Errors
     /// If one has ended, or has not appeared in time.
-    fn opened(&mut self, look: &Snapshot, tallies: &[Tally], now: Duration) -> Result<Cover> {
+    fn opened(&mut self, snapshot: &Snapshot, tallies: &[Tally], now: Duration) -> Result<Cover> {
         let since = match self.cover {
             Cover::Opening(since) => since,
             _ => now,
@@ -382,7 +383,7 @@ impl<'a> Handoff<'a> {
             if let Some(why) = placeholder.ended()? {
                 return Err(Error::new(ErrorKind::Io, what()).with_source(ended(why)));
             }
-            if tally.lists(look, placeholder.pid()) {
+            if tally.lists(snapshot, placeholder.pid()) {
                 continue;
             }
             if now.saturating_sub(since) >= PATIENCE {
@@ -415,7 +416,7 @@ impl<'a> Handoff<'a> {
                 format!("keep a placeholder on {device}: {why}"),
             ))
         };
-        if device.uuid.as_ref().is_ok_and(|uuid| uuid.is_mig()) {
+        if device.uuid.as_ref().is_ok_and(|uuid| uuid.is_partition()) {
             return refused("safe-gpu does not support MIG devices");
         }
         let details = self.ports.backend.details(device, [Group::Modes].into_iter().collect())?;

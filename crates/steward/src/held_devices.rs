@@ -48,14 +48,14 @@ impl<'a> HeldDevices<'a> {
         }
         if !self.handoff.is_idle() {
             let Ports { backend, host, clock, .. } = *self.ports;
-            let look = observe_users(backend, host, clock, Groups::NONE);
+            let snapshot = observe_users(backend, host, clock, Groups::NONE);
             let mut watch = |event: Event<'_>| {
                 if let Event::NotCovered(error) = event {
                     uncovered(error);
                 }
                 ControlFlow::Continue(())
             };
-            self.handoff.step(&look, &self.tallies, &mut watch);
+            self.handoff.step(&snapshot, &self.tallies, &mut watch);
         }
         let is_urgent = self.handoff.is_urgent();
         Some(if is_urgent { URGENT_POLL_INTERVAL } else { POLL_INTERVAL })

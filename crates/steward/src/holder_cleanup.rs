@@ -40,7 +40,7 @@ impl Tree<'_> {
         cleaned: &mut Cleaned,
     ) -> Result<Option<Fault>> {
         let clock = self.ports.clock;
-        let (mut rounds, mut looks, mut quiet_since) = (0, 0, None);
+        let (mut rounds, mut empty_scans, mut quiet_since) = (0, 0, None);
         // Processes that another round would not end either.
         let mut unended: BTreeMap<ProcessKey, ProcessInfo> = BTreeMap::new();
         loop {
@@ -64,9 +64,9 @@ impl Tree<'_> {
                 self.resume(job, &stopped);
                 let now = clock.monotonic();
                 let span = now.saturating_sub(*quiet_since.get_or_insert(now));
-                looks += 1;
+                empty_scans += 1;
                 let is_alone = scan.members.is_empty();
-                if looks >= EMPTY_SCANS && (is_alone || span >= EMPTY_SCAN_PERIOD) {
+                if empty_scans >= EMPTY_SCANS && (is_alone || span >= EMPTY_SCAN_PERIOD) {
                     let fault = self.unended_fault(&unended, &cleaned.actions);
                     cleaned.remains = fault.is_some();
                     let hidden = unended.into_values().filter(|info| self.is_hidden(&info.key));
@@ -79,7 +79,7 @@ impl Tree<'_> {
                 }
                 continue;
             }
-            (looks, quiet_since) = (0, None);
+            (empty_scans, quiet_since) = (0, None);
             rounds += 1;
             if rounds > ROUNDS {
                 self.resume(job, &stopped);
@@ -96,13 +96,13 @@ impl Tree<'_> {
             let is_stopped = targets.iter().any(|target| stopped.contains(&target.key));
             let polite = rounds <= SIGTERM_ROUNDS && !is_stopped;
             let grace = if polite { grace } else { Duration::ZERO };
-            let climbed = self.climb(job, &targets, WHY, grace, watch, cleaned);
+            let escalation = self.escalate(job, &targets, WHY, grace, watch, cleaned);
             self.resume(job, &stopped);
-            let climbed = climbed?;
-            if climbed.stopped.is_some() {
-                return Ok(climbed.stopped);
+            let escalation = escalation?;
+            if escalation.stopped.is_some() {
+                return Ok(escalation.stopped);
             }
-            if climbed.is_futile {
+            if escalation.is_futile {
                 unended.extend(targets.into_iter().map(|target| (target.key, target)));
             }
         }

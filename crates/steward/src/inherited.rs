@@ -1,11 +1,13 @@
 //! Existing restrictions: a list of visible devices, or a job of a scheduler.
 //!
 //! A claim inside such a job stays within its devices. If several variables restrict it, the one
-//! that was set last and closest takes precedence: `CUDA_VISIBLE_DEVICES` before the variables of a
-//! scheduler.
+//! that was set last and closest takes precedence: the list of visible devices, such as
+//! `CUDA_VISIBLE_DEVICES`, before the variables of a scheduler. If only other vendors' lists are
+//! set, a vendor's devices are left to the claim, unless a scheduler that assigns devices started
+//! the job.
 
-use gpu_core::visible::{Numbering, VisibleList};
-use gpu_core::visible::{ORDER, VISIBLE, narrow};
+use crate::environment::has;
+use gpu_core::visible::{Grammar, Visibility, devices_of, narrow};
 use gpu_core::{Claim, DeviceKey, DeviceState, DeviceUuid, Error, ErrorKind, Result};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +47,7 @@ impl fmt::Display for Convention {
 /// A note for the user who started the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// An entry of the list matches no device here; CUDA ignores it and all later ones.
+    /// An entry of the list matches no device here; programs ignore it and all later ones.
     ListEnds {
         /// The variable.
         variable: &'static str,
@@ -110,12 +112,14 @@ const LISTS: [(Convention, &str); 3] = [
 /// Returns the restrictions from environment variables; calls `machine` for the devices only if it
 /// has to parse a list, and `gres` only if that is a list of Slurm: it returns the file of the
 /// device at each position in the list of `slurmd -G`, or an empty map if they are unknown.
+/// `grammars` are all, usually [`GRAMMARS`](gpu_core::visible::GRAMMARS).
 ///
 /// # Errors
 /// `Invalid` if the device order of the visible list is unknown here, and no scheduler explains it,
-/// or if the positions in Slurm's list are unknown: a guess could select the device of another
-/// user.
+/// or if it is unknown which devices the indexes in the scheduler's list refer to: a guess could
+/// select the device of another user.
 pub fn inherited(
+    grammars: &[&dyn Grammar],
     variable: &dyn Fn(&str) -> Option<OsString>,
     machine: &dyn Fn() -> Vec<DeviceState>,
     gres: &dyn Fn() -> BTreeMap<u32, DeviceKey>,
@@ -139,52 +143,83 @@ pub fn inherited(
     let listed = LISTS.iter().filter(|(convention, _)| started_by(convention));
     let listed =
         listed.copied().find_map(|(convention, name)| Some((convention, name, text(name)?)));
-    let visible = text(VISIBLE);
+    let is_visible_set =
+        grammars.iter().any(|grammar| variable(grammar.visibility().variable).is_some());
     let mut found = Inherited { given: None, by: None, conventions, notes };
-    match (visible, listed) {
-        (None, None) => {
-            let counts = |convention: &&Convention| {
-                matches!(convention, Convention::Slurm | Convention::GridEngine | Convention::Ray)
-            };
-            let silent = found.conventions.iter().find(counts).copied();
-            found.notes.extend(silent.map(Note::NothingNamed));
+    match (is_visible_set, listed) {
+        (true, listed) => found.read_visible(grammars, &text, listed, &machine(), gres)?,
+        (false, Some(list)) => {
+            found.given = Some(found.read_list(&list, &machine(), gres)?);
+            found.by = Some(list.1);
         }
-        (None, Some((convention, name, value))) => {
-            found.read_list(convention, name, &value, &machine(), gres)?;
-        }
-        (Some(visible), listed) => {
-            let machine = machine();
-            let numbering = Numbering::parse(text(ORDER).as_deref());
-            let list = VisibleList::parse(Some(&visible));
-            match (list.resolve(&machine, numbering), listed) {
-                (Ok(resolved), _) => {
-                    let at = resolved.ended_at.as_ref().map(ToString::to_string);
-                    found.notes.extend(at.map(|at| Note::ListEnds { variable: VISIBLE, at }));
-                    found.given = Some(resolved.uuids());
-                    found.by = Some(VISIBLE);
-                }
-                (Err(_), Some((convention, name, value))) => {
-                    found.notes.push(Note::NumbersUnclear(convention));
-                    found.read_list(convention, name, &value, &machine, gres)?;
-                }
-                (Err(error), None) => return Err(error),
-            }
+        (false, None) => {
+            let silent = found.assigned_by().map(Note::NothingNamed);
+            found.notes.extend(silent);
         }
     }
     Ok(found)
 }
 
+/// A list of a scheduler: the variable and its value.
+type List = (Convention, &'static str, String);
+
 impl Inherited {
+    /// Returns the scheduler that started this and assigns devices, by list or by number.
+    fn assigned_by(&self) -> Option<Convention> {
+        let assigns = |convention: &Convention| {
+            matches!(convention, Convention::Slurm | Convention::GridEngine | Convention::Ray)
+        };
+        self.conventions.iter().copied().find(assigns)
+    }
+
+    /// Parses the lists of visible devices.
+    fn read_visible(
+        &mut self,
+        grammars: &[&dyn Grammar],
+        text: &dyn Fn(&str) -> Option<String>,
+        listed: Option<List>,
+        machine: &[DeviceState],
+        gres: &dyn Fn() -> BTreeMap<u32, DeviceKey>,
+    ) -> Result<()> {
+        let mut given = Vec::new();
+        for grammar in grammars {
+            let Visibility { variable, order, .. } = grammar.visibility();
+            let devices = devices_of(grammar.visibility(), machine);
+            let Some(value) = text(variable) else {
+                if self.assigned_by().is_none() {
+                    given.extend(keys(&*devices));
+                }
+                continue;
+            };
+            let order = order.and_then(|(name, _)| text(name));
+            let by = match (grammar.resolve(&value, order.as_deref(), &devices), &listed) {
+                (Ok(resolved), _) => {
+                    given.extend(resolved.uuids());
+                    self.notes.extend(resolved.ended_at.map(|at| Note::ListEnds { variable, at }));
+                    variable
+                }
+                (Err(_), Some(list)) => {
+                    self.notes.push(Note::NumbersUnclear(list.0));
+                    let listed = self.read_list(list, machine, gres)?;
+                    given.extend(listed.into_iter().filter(|key| has(&devices, key)));
+                    list.1
+                }
+                (Err(error), None) => return Err(error),
+            };
+            self.by.get_or_insert(by);
+        }
+        self.given = Some(given);
+        Ok(())
+    }
+
     /// Parses a scheduler's list. Omits devices that are not visible here, because a cgroup may
     /// hide them. The list ends at the first entry that is not a number.
     fn read_list(
         &mut self,
-        convention: Convention,
-        variable: &'static str,
-        value: &str,
+        (convention, variable, value): &List,
         machine: &[DeviceState],
         gres: &dyn Fn() -> BTreeMap<u32, DeviceKey>,
-    ) -> Result<()> {
+    ) -> Result<Vec<DeviceUuid>> {
         let mut numbers = BTreeSet::new();
         let mut order = Vec::new();
         let separators = |c: char| c == ',' || c.is_ascii_whitespace();
@@ -197,25 +232,42 @@ impl Inherited {
             let last = last.min(first.saturating_add(LARGEST));
             order.extend((first..=last).filter(|number| numbers.insert(*number)));
         }
+        let unknown = |why: &str| {
+            let what = format!("find the GPUs of {variable}={}", brief(value));
+            Error::new(ErrorKind::Invalid, what).with_source(why)
+        };
         let meant = match convention {
             Convention::Slurm => slurms(&order, machine, gres).ok_or_else(|| {
-                let what = format!("find the GPUs of {variable}={}", brief(value));
-                Error::new(ErrorKind::Invalid, what).with_source(
-                    "Slurm counts positions in its list of GPUs, and slurmd -G does not show it \
+                unknown(
+                    "the indexes refer to Slurm's list of GPUs, which slurmd -G does not show \
                      here; set CUDA_VISIBLE_DEVICES to the GPUs of the job",
                 )
             })?,
+            _ if are_of_several_vendors(machine) => {
+                return Err(unknown(
+                    "the machine has GPUs of several vendors, which count their own; set the \
+                     variable of each vendor, such as CUDA_VISIBLE_DEVICES, to the GPUs of the job",
+                ));
+            }
             // The administrator's numbering applies, as in nvidia-smi.
             _ => {
                 let at = |number: &u32| machine.iter().find(|device| device.id().index == *number);
                 order.iter().filter_map(at).collect()
             }
         };
-        let keys = meant.into_iter().filter_map(|device| device.id().lease_key().ok());
-        self.given = Some(keys.map(Cow::into_owned).collect());
-        self.by = Some(variable);
-        Ok(())
+        Ok(keys(meant).collect())
     }
+}
+
+/// Returns the keys of the devices that have one.
+fn keys<'a>(
+    devices: impl IntoIterator<Item = &'a DeviceState>,
+) -> impl Iterator<Item = DeviceUuid> {
+    devices.into_iter().filter_map(|device| device.id().lease_key().ok()).map(Cow::into_owned)
+}
+
+fn are_of_several_vendors(machine: &[DeviceState]) -> bool {
+    machine.windows(2).any(|two| two[0].info.visibility != two[1].info.visibility)
 }
 
 /// Returns the devices at these positions of Slurm's list that are visible here; `None` if the
@@ -263,13 +315,12 @@ fn range(entry: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{
-        Absent, DeviceId, DeviceInfo, DeviceSample, Fault, FileId, Groups, MigInstance,
-    };
+    use gpu_core::visible::{GRAMMARS, cuda::VISIBLE};
+    use gpu_core::{Absent, DeviceId, DeviceInfo, DeviceSample, Fault, FileId, Groups, Partition};
     use std::cell::Cell;
 
-    fn mig(uuid: &str, gpu_instance: u32) -> MigInstance {
-        MigInstance {
+    fn mig(uuid: &str, gpu_instance: u32) -> Partition {
+        Partition {
             index: gpu_instance,
             uuid: Ok(DeviceUuid(uuid.into())),
             profile: Err(Absent::NotRecorded),
@@ -290,7 +341,7 @@ mod tests {
             let info = DeviceInfo { name: Ok(name.into()), ..DeviceInfo::unknown(id) };
             let mut state = DeviceState::unanswered(info, Groups::NONE, &fault);
             if index == 1 {
-                state.mig = Ok(vec![mig("MIG-41a7", 2), mig("MIG-52b8", 3)]);
+                state.partitions = Ok(vec![mig("MIG-41a7", 2), mig("MIG-52b8", 3)]);
             }
             state
         };
@@ -302,7 +353,7 @@ mod tests {
             let found = variables.iter().find(|(other, _)| *other == name);
             found.map(|(_, value)| OsString::from(*value))
         };
-        inherited(&value, &|| machine(alike), &gres)
+        inherited(GRAMMARS, &value, &|| machine(alike), &gres)
     }
 
     /// Slurm's list: the files of devices 1, 3, 0 and 2, in this order.
@@ -374,7 +425,7 @@ mod tests {
             }
         };
         let read = |gpus, shown: usize, gres: &dyn Fn() -> BTreeMap<u32, DeviceKey>| {
-            inherited(&value(gpus), &|| machine(true)[..shown].to_vec(), gres)
+            inherited(GRAMMARS, &value(gpus), &|| machine(true)[..shown].to_vec(), gres)
         };
         let given = |gpus, shown| {
             let given = read(gpus, shown, &BTreeMap::new).unwrap().given.unwrap();
@@ -430,11 +481,13 @@ mod tests {
             asked.set(true);
             machine(true)
         };
-        inherited(&|name| (name == "LOCAL_RANK").then(|| "0".into()), &machine, &BTreeMap::new)
-            .unwrap();
-        assert!(!asked.get());
-        inherited(&|name| (name == VISIBLE).then(|| "0".into()), &machine, &BTreeMap::new).unwrap();
-        assert!(asked.get());
+        let read = |set: &str| {
+            let value = |name: &str| (name == set).then(|| "0".into());
+            inherited(GRAMMARS, &value, &machine, &BTreeMap::new).unwrap();
+            asked.get()
+        };
+        assert!(!read("LOCAL_RANK"));
+        assert!(read(VISIBLE));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(crate) struct JobMonitor<'a> {
     tallies: &'a mut [Tally],
     handoff: Handoff<'a>,
     start: Duration,
-    next_look: Duration,
+    next_snapshot: Duration,
     renewal: Renewal,
     /// When it is killed, once it was asked to end.
     last_call: Option<Duration>,
@@ -57,7 +57,7 @@ impl<'a> JobMonitor<'a> {
             tallies,
             handoff,
             start,
-            next_look: start + STARTUP_POLL_INTERVAL,
+            next_snapshot: start + STARTUP_POLL_INTERVAL,
             renewal: Renewal::new(start),
             last_call: None,
             limit_hit: false,
@@ -106,8 +106,8 @@ impl<'a> JobMonitor<'a> {
                 None => {}
             }
             let now = self.ports.clock.monotonic();
-            if now >= self.next_look {
-                self.look(now, watch);
+            if now >= self.next_snapshot {
+                self.observe(now, watch);
             }
             self.renewal.renew_if_due(now, self.grant, self.ports.locks, watch);
             if self.is_over_limit(now) {
@@ -153,21 +153,21 @@ impl<'a> JobMonitor<'a> {
         let limit = self.order.time_limit.filter(|_| !self.limit_hit);
         let limit = limit.and_then(|limit| self.start.checked_add(limit));
         let next =
-            [limit, self.last_call].into_iter().flatten().fold(self.next_look, Duration::min);
+            [limit, self.last_call].into_iter().flatten().fold(self.next_snapshot, Duration::min);
         next.saturating_sub(self.ports.clock.monotonic())
     }
 
-    fn look(&mut self, now: Duration, watch: &mut Watch<'_>) {
+    fn observe(&mut self, now: Duration, watch: &mut Watch<'_>) {
         let ran = now.saturating_sub(self.start);
         let is_early = ran < STARTUP_PERIOD || self.handoff.is_urgent();
-        self.next_look = now + if is_early { STARTUP_POLL_INTERVAL } else { POLL_INTERVAL };
+        self.next_snapshot = now + if is_early { STARTUP_POLL_INTERVAL } else { POLL_INTERVAL };
         let Ports { backend, host, clock, .. } = *self.ports;
-        let look = observe_users(backend, host, clock, Groups::NONE);
+        let snapshot = observe_users(backend, host, clock, Groups::NONE);
         let (root, others) = (self.order.request.root, self.handoff.others());
         for tally in self.tallies.iter_mut() {
-            tally.note(&look, &root, &others);
+            tally.note(&snapshot, &root, &others);
         }
-        self.handoff.step(&look, self.tallies, watch);
+        self.handoff.step(&snapshot, self.tallies, watch);
     }
 }
 

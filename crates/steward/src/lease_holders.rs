@@ -81,7 +81,7 @@ fn note(
     let has = |kept: &&mut Kept<'_>| kept.files.iter().any(|file| paths.contains(&*file.path));
     for kept in kept.iter_mut().filter(has) {
         let Ok(opened) = host.open(holder.process.pid) else { continue };
-        let (Ok(info), Ok(held)) = (opened.look(), opened.held(&kept.files)) else { continue };
+        let (Ok(info), Ok(held)) = (opened.info(), opened.held(&kept.files)) else { continue };
         // A process that scans the leases has each of them open for a moment, to read.
         if !held.iter().any(|held| held.access.contains(Access::OPEN_FOR_WRITING)) {
             continue;

@@ -1,7 +1,7 @@
 //! The users of a leased device, as the job may see them.
 
 use crate::ancestry::{descends, lease_of};
-use crate::claim_context::Scene;
+use crate::claim_context::ClaimContext;
 use crate::offers::is_user;
 use gpu_core::{DeviceState, LeaseEntry, Pid, ProcessInfo, Share};
 
@@ -12,13 +12,13 @@ use gpu_core::{DeviceState, LeaseEntry, Pid, ProcessInfo, Share};
 ///
 /// Other jobs that share the device do not count, nor do users that the claim accepted.
 pub fn users_within_lease(
-    scene: &Scene,
+    context: &ClaimContext,
     device: &DeviceState,
     own: &LeaseEntry,
     leases: &[LeaseEntry],
     is_placeholder: impl Fn(&ProcessInfo) -> bool,
 ) -> Vec<Pid> {
-    let snapshot = &scene.snapshot;
+    let snapshot = &context.snapshot;
     let is_exclusive = own.claim.share == Share::Whole && !own.claim.accept_used;
     let is_known = |pid| snapshot.sees_host_pids != Ok(false) && snapshot.process(pid).is_ok();
     let listed = device.processes.iter().flatten();
@@ -29,7 +29,7 @@ pub fn users_within_lease(
                 .id()
                 .lease_key()
                 .is_ok_and(|key| lease_of(snapshot, process.pid, &key, leases).is_some());
-            is_exclusive && is_known(process.pid) && !has_lease && is_user(scene, device, process)
+            is_exclusive && is_known(process.pid) && !has_lease && is_user(context, device, process)
         }
     });
     users.map(|process| process.pid).collect()

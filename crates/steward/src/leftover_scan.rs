@@ -3,13 +3,10 @@
 use crate::leftovers::Tree;
 use gpu_core::{
     DeviceFile, Error, Fault, Groups, Job, Pid, ProcessFault, ProcessInfo, ProcessKey, Result,
-    Snapshot, kernel_name, observe_users,
+    Snapshot, is_mps_program, observe_users,
 };
 use gpu_reaper::is_stuck;
 use std::collections::HashSet;
-
-/// The name of an MPS server, truncated as the kernel does.
-const MPS: &str = "nvidia-cuda-mps";
 
 /// The result of one scan.
 #[derive(Default)]
@@ -69,9 +66,9 @@ impl Tree<'_> {
     /// Inspects what each of these processes holds.
     pub(crate) fn inspect(&self, members: &[ProcessInfo], scan: &mut LeftoverScan) {
         let gpu_reaper::Ports { backend, host, clock, .. } = self.ports;
-        let look = observe_users(backend, host, clock, Groups::NONE);
+        let snapshot = observe_users(backend, host, clock, Groups::NONE);
         let files = host.device_files();
-        let lists_users = self.lists_users(&look);
+        let lists_users = self.lists_users(&snapshot);
         let not_permitted = ProcessFault::NotPermitted.into();
         let files = files.and_then(|files| self.leased(files));
         for member in members {
@@ -80,7 +77,7 @@ impl Tree<'_> {
                 Err(error) => Err(error.clone()),
             };
             match held {
-                _ if self.is_listed(&look, member.key.pid) => scan.holders.push(member.clone()),
+                _ if self.is_listed(&snapshot, member.key.pid) => scan.holders.push(member.clone()),
                 Ok(true) => scan.holders.push(member.clone()),
                 Ok(false) => {}
                 Err(error) if lists_users && error.kind() == not_permitted => {
@@ -116,7 +113,7 @@ impl Tree<'_> {
         }
         let gone = ProcessFault::Gone.into();
         let held = self.ports.host.open(member.key.pid).and_then(|opened| {
-            match opened.look()?.key.definitely_same(&member.key) {
+            match opened.info()?.key.definitely_same(&member.key) {
                 true => opened.held(files),
                 false => Ok(Vec::new()),
             }
@@ -129,27 +126,24 @@ impl Tree<'_> {
     }
 
     /// Returns whether the driver lists a process on one of the devices.
-    fn is_listed(&self, look: &Snapshot, pid: Pid) -> bool {
+    fn is_listed(&self, snapshot: &Snapshot, pid: Pid) -> bool {
         let lists = |id| {
-            let device = look.device(id);
+            let device = snapshot.device(id);
             let listed = device.iter().flat_map(|device| device.processes.iter().flatten());
             listed.into_iter().any(|process| process.pid == pid)
         };
-        look.sees_host_pids != Ok(false) && self.devices.iter().any(lists)
+        snapshot.sees_host_pids != Ok(false) && self.devices.iter().any(lists)
     }
 
     /// Returns whether the driver's lists name every user of the devices. In another PID namespace
     /// its PIDs are meaningless, and it may list an MPS server instead of the clients.
-    fn lists_users(&self, look: &Snapshot) -> bool {
-        let is_server = |pid| {
-            let name = look.process(pid).map(|info| kernel_name(&info.name));
-            name.is_ok_and(|name| name == MPS)
-        };
+    fn lists_users(&self, snapshot: &Snapshot) -> bool {
+        let is_server = |pid| snapshot.process(pid).is_ok_and(|info| is_mps_program(&info.name));
         let lists = |id| {
-            let listed = look.device(id).and_then(|device| device.processes.as_ref().ok());
+            let listed = snapshot.device(id).and_then(|device| device.processes.as_ref().ok());
             listed.is_some_and(|listed| !listed.iter().any(|process| is_server(process.pid)))
         };
-        look.sees_host_pids == Ok(true) && self.devices.iter().all(lists)
+        snapshot.sees_host_pids == Ok(true) && self.devices.iter().all(lists)
     }
 
     /// Returns whether one of these processes lives and is in a state that SIGKILL does not end.
@@ -162,7 +156,7 @@ impl Tree<'_> {
     pub(crate) fn are_stuck<'k>(&self, keys: impl IntoIterator<Item = &'k ProcessKey>) -> bool {
         let state = |key: &ProcessKey| {
             // Without the command line: it may be in memory that cannot be read now.
-            let info = self.ports.host.open(key.pid).and_then(|opened| opened.look()).ok()?;
+            let info = self.ports.host.open(key.pid).and_then(|opened| opened.info()).ok()?;
             info.key.definitely_same(key).then(|| is_stuck(&info))
         };
         let states: Vec<bool> = keys.into_iter().filter_map(state).collect();

@@ -176,13 +176,15 @@ impl Tree<'_> {
             if members.is_empty() {
                 break;
             }
-            let climbed = self.climb(job, &members, WHY, grace, watch, cleaned)?;
-            let interrupted =
-                climbed.stopped.as_ref().is_some_and(|fault| fault.kind == ErrorKind::Interrupted);
+            let escalation = self.escalate(job, &members, WHY, grace, watch, cleaned)?;
+            let interrupted = escalation
+                .stopped
+                .as_ref()
+                .is_some_and(|fault| fault.kind == ErrorKind::Interrupted);
             if interrupted {
-                return Ok(climbed.stopped);
+                return Ok(escalation.stopped);
             }
-            if climbed.is_futile {
+            if escalation.is_futile {
                 break;
             }
         }
@@ -202,7 +204,7 @@ impl Tree<'_> {
     ///
     /// # Errors
     /// If this process's own ancestors cannot be read.
-    pub(crate) fn climb(
+    pub(crate) fn escalate(
         &self,
         job: &mut dyn Job,
         targets: &[ProcessInfo],
@@ -253,7 +255,7 @@ impl Tree<'_> {
         actions: &[Action],
     ) -> Option<Fault> {
         let last = |pid| actions.iter().rfind(|action| action.pid == pid);
-        unended.keys().find_map(|key| match self.look_again(key) {
+        unended.keys().find_map(|key| match self.reread(key) {
             Ok(None) => None,
             Ok(Some(info)) => Some(match last(key.pid).map(|action| &action.outcome) {
                 Some(Outcome::Failed { why }) => why.clone(),
@@ -266,13 +268,13 @@ impl Tree<'_> {
     /// Returns whether a process may still exist but cannot be inspected: `hidepid` (proc(5)) hides
     /// a process that has changed its user, and [`members`](Self::members) misses it.
     pub(crate) fn is_hidden(&self, key: &ProcessKey) -> bool {
-        self.look_again(key).is_err()
+        self.reread(key).is_err()
     }
 
     /// Returns the current state of a process; `None` if it is gone.
-    fn look_again(&self, key: &ProcessKey) -> Result<Option<ProcessInfo>> {
-        let looked = self.ports.host.open(key.pid).and_then(|opened| opened.look());
-        match looked {
+    fn reread(&self, key: &ProcessKey) -> Result<Option<ProcessInfo>> {
+        let info = self.ports.host.open(key.pid).and_then(|opened| opened.info());
+        match info {
             Ok(info) => Ok(info.key.definitely_same(key).then_some(info)),
             Err(error) if error.kind() == ProcessFault::Gone.into() => Ok(None),
             Err(error) => Err(error),

@@ -40,7 +40,7 @@ mod renewal;
 mod run;
 
 pub use ancestry::{descends, own_lease};
-pub use claim_context::{Scene, Wants};
+pub use claim_context::{ClaimContext, Wants};
 pub use device_leases::DeviceLeases;
 pub use environment::{LEASE, cdi_names, environment};
 pub use event::{Event, HandOff};

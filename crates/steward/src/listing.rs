@@ -1,7 +1,7 @@
 //! The leases and the queue.
 
 use crate::ancestry;
-use crate::claim_context::{Scene, Wants};
+use crate::claim_context::{ClaimContext, Wants};
 use crate::grant::{Refused, decide};
 use crate::offers::ClaimSurroundings;
 use crate::ports::Ports;
@@ -20,7 +20,7 @@ pub struct Listing {
     /// The waiting claims, the next one first.
     pub queue: Vec<Queued>,
     /// The snapshot of the machine.
-    pub scene: Scene,
+    pub context: ClaimContext,
 }
 
 /// A lease and its use.
@@ -78,18 +78,18 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
     let ledger = Ledger::read(ports.locks)?;
     let capability =
         ledger.waiters.iter().chain(&ledger.stalled).any(|e| e.claim.compute_capability.is_some());
-    let scene = Scene::look(ports, Wants { topology: false, capability });
+    let context = ClaimContext::observe(ports, Wants { topology: false, capability });
     let root = |entry: &LeaseEntry| {
         let info = ask(|| ports.host.process(entry.root.pid)).ok()?;
         ancestry::is_root_of(&info, entry).then(|| Box::new(info))
     };
-    let mut used = users(&scene.snapshot, scene.devices(), &ledger.leases);
+    let mut used = users(&context.snapshot, context.devices(), &ledger.leases);
     let mut leases: Vec<Listed> = ledger
         .leases
         .iter()
         .map(|entry| Listed {
             within: ledger.parent_of(entry).cloned(),
-            devices: devices(entry, &scene),
+            devices: devices(entry, &context),
             root: root(entry),
             users: used.remove(&(&entry.id, entry.owner)).unwrap_or_default(),
             entry: entry.clone(),
@@ -101,25 +101,25 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
     let queue = running.chain(stopped).map(|(entry, is_stopped)| {
         let within = ledger.parent_of(entry);
         let pool = ledger.pool(within);
-        let beside = ClaimSurroundings { parent: within, leases: &pool.leases, waiting: &[] };
-        let blind = scene.silence().is_some();
+        let surroundings = ClaimSurroundings { parent: within, leases: &pool.leases, waiting: &[] };
+        let blind = context.silence().is_some();
         Queued {
             ahead: pool.ahead_of(entry).count(),
             is_stopped,
             root: root(entry),
-            lacks: (!blind).then(|| decide(&scene, &entry.claim, beside).err()).flatten(),
+            lacks: (!blind).then(|| decide(&context, &entry.claim, surroundings).err()).flatten(),
             within: within.cloned(),
             entry: entry.clone(),
         }
     });
     let queue = queue.collect();
-    Ok(Listing { leases, queue, scene })
+    Ok(Listing { leases, queue, context })
 }
 
 /// Returns the devices of a lease; for merged leases, those that are visible.
-fn devices(entry: &LeaseEntry, scene: &Scene) -> Vec<(DeviceUuid, Option<DeviceId>)> {
-    let named = entry.devices.iter().map(|uuid| (uuid.clone(), scene.device(uuid).cloned()));
-    let merged = scene.devices().filter_map(|device| {
+fn devices(entry: &LeaseEntry, context: &ClaimContext) -> Vec<(DeviceUuid, Option<DeviceId>)> {
+    let named = entry.devices.iter().map(|uuid| (uuid.clone(), context.device(uuid).cloned()));
+    let merged = context.devices().filter_map(|device| {
         let key = device.id().lease_key().ok()?;
         let is_more = !entry.devices.contains(&key) && entry.has(&key);
         is_more.then(|| (key.into_owned(), Some(device.id().clone())))
@@ -133,9 +133,9 @@ pub fn lease_users<'e>(
     snapshot: &Snapshot,
     leases: &'e [LeaseEntry],
 ) -> BTreeMap<(&'e LeaseId, u32), Vec<LeaseUser>> {
-    let mig = snapshot.devices.iter().flat_map(DeviceState::mig_devices);
-    let mig: Vec<DeviceState> = mig.filter(|device| device.id().uuid.is_ok()).collect();
-    users(snapshot, snapshot.devices.iter().chain(&mig), leases)
+    let parts = snapshot.devices.iter().flat_map(DeviceState::partitions_as_devices);
+    let parts: Vec<DeviceState> = parts.filter(|device| device.id().uuid.is_ok()).collect();
+    users(snapshot, snapshot.devices.iter().chain(&parts), leases)
 }
 
 fn users<'e, 'd>(

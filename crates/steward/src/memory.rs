@@ -1,7 +1,7 @@
 //! The memory that a job uses on its devices, and whether it was freed.
 
 use crate::ancestry;
-use crate::claim_context::Scene;
+use crate::claim_context::ClaimContext;
 use gpu_core::{
     Absent, Bytes, DeviceProcess, DeviceProcessKind, DeviceState, DeviceUuid, Pid, ProcessKey,
     Reading, Snapshot,
@@ -32,21 +32,21 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Starts the tally of a device, from the last snapshot before the job.
-    pub(crate) fn begin(scene: &Scene, uuid: &DeviceUuid, whole: bool) -> Self {
-        let device = find(&scene.snapshot, uuid);
+    pub(crate) fn begin(context: &ClaimContext, uuid: &DeviceUuid, whole: bool) -> Self {
+        let device = find(&context.snapshot, uuid);
         let device = device.as_deref().map_err(|absent| *absent);
         Tally {
             uuid: uuid.clone(),
             whole,
             used: device.and_then(DeviceState::memory_used),
-            unlisted: device.and_then(|device| unlisted(&scene.snapshot, device)),
+            unlisted: device.and_then(|device| unlisted(&context.snapshot, device)),
             peak: Err(Absent::NotRecorded),
         }
     }
 
     /// Records the current use by the tree of `root`.
-    pub(crate) fn note(&mut self, look: &Snapshot, root: &ProcessKey, others: &Others) {
-        let now = self.use_now(look, root, others);
+    pub(crate) fn note(&mut self, snapshot: &Snapshot, root: &ProcessKey, others: &Others) {
+        let now = self.use_now(snapshot, root, others);
         self.peak = match (self.peak, now) {
             (Ok(peak), Ok(now)) => Ok(peak.max(now)),
             (Err(_), now) => now,
@@ -56,19 +56,19 @@ impl Tally {
 
     /// The memory listed for the processes of the tree. On a device that the job has to itself,
     /// this includes new memory without a listed process, because some drivers list no processes.
-    fn use_now(&self, look: &Snapshot, root: &ProcessKey, others: &Others) -> Reading<Bytes> {
-        let device = &*find(look, &self.uuid)?;
+    fn use_now(&self, snapshot: &Snapshot, root: &ProcessKey, others: &Others) -> Reading<Bytes> {
+        let device = &*find(snapshot, &self.uuid)?;
         let growth = || {
             if others.blurs_unlisted {
                 return Err(Absent::NotSupported);
             }
-            let growth = unlisted(look, device)?.saturating_sub(self.unlisted?);
+            let growth = unlisted(snapshot, device)?.saturating_sub(self.unlisted?);
             let reserve = driver_reserve(device.memory_total()?, false);
             Ok(if growth > reserve { growth } else { Bytes(0) })
         };
         let listed = listed(device).and_then(|listed| {
             let is_of_job =
-                |pid| !others.pids.contains(&pid) && ancestry::descends(look, pid, root);
+                |pid| !others.pids.contains(&pid) && ancestry::descends(snapshot, pid, root);
             let of_tree = listed.iter().filter(|process| is_of_job(process.pid));
             of_tree.map(|process| process.memory).sum::<Reading<Bytes>>()
         });
@@ -76,25 +76,25 @@ impl Tally {
             // Not the sum: for a moment, the memory of an ended process is attributed to none.
             (Ok(listed), true) => Ok(listed.max(growth().unwrap_or_default())),
             (Err(_), true) => growth(),
-            (Ok(_), false) if look.sees_host_pids == Ok(false) => Err(Absent::NotSupported),
+            (Ok(_), false) if snapshot.sees_host_pids == Ok(false) => Err(Absent::NotSupported),
             (listed, false) => listed,
         }
     }
 
     /// Returns whether a process of the job computes on the device, where safe-gpu can see it.
-    pub(crate) fn shows(&self, look: &Snapshot, root: &ProcessKey, others: &Others) -> bool {
-        self.computes(look, |pid| {
-            !others.pids.contains(&pid) && ancestry::descends(look, pid, root)
+    pub(crate) fn shows(&self, snapshot: &Snapshot, root: &ProcessKey, others: &Others) -> bool {
+        self.computes(snapshot, |pid| {
+            !others.pids.contains(&pid) && ancestry::descends(snapshot, pid, root)
         })
     }
 
     /// Returns whether a process computes on the device, where safe-gpu can see it.
-    pub(crate) fn lists(&self, look: &Snapshot, pid: Pid) -> bool {
-        self.computes(look, |listed| listed == pid)
+    pub(crate) fn lists(&self, snapshot: &Snapshot, pid: Pid) -> bool {
+        self.computes(snapshot, |listed| listed == pid)
     }
 
-    fn computes(&self, look: &Snapshot, is_one: impl Fn(Pid) -> bool) -> bool {
-        let Ok(device) = find(look, &self.uuid) else { return false };
+    fn computes(&self, snapshot: &Snapshot, is_one: impl Fn(Pid) -> bool) -> bool {
+        let Ok(device) = find(snapshot, &self.uuid) else { return false };
         let listed = listed(&device).unwrap_or_default();
         // `nvidia-smi --query-compute-apps` omits processes that only draw.
         let mut computing =
@@ -104,14 +104,14 @@ impl Tally {
 
     /// Returns whether no process of the tree is listed any more, and the memory without a listed
     /// process is no more than before, apart from the driver's own share.
-    pub(crate) fn is_back(&self, look: &Snapshot, root: &ProcessKey) -> Reading<bool> {
-        let device = &*find(look, &self.uuid)?;
-        if listed(device)?.iter().any(|process| ancestry::descends(look, process.pid, root)) {
+    pub(crate) fn is_back(&self, snapshot: &Snapshot, root: &ProcessKey) -> Reading<bool> {
+        let device = &*find(snapshot, &self.uuid)?;
+        if listed(device)?.iter().any(|process| ancestry::descends(snapshot, process.pid, root)) {
             return Ok(false);
         }
         let tolerance = driver_reserve(device.memory_total()?, false);
-        match (unlisted(look, device), self.unlisted, self.whole) {
-            (Ok(now), Ok(before), _) if look.sees_host_pids != Ok(false) => {
+        match (unlisted(snapshot, device), self.unlisted, self.whole) {
+            (Ok(now), Ok(before), _) if snapshot.sees_host_pids != Ok(false) => {
                 Ok(now <= before + tolerance)
             }
             (_, _, true) => Ok(device.memory_used()? <= self.used? + tolerance),
@@ -123,15 +123,15 @@ impl Tally {
 }
 
 /// Finds a device, or a MIG device as a separate one.
-fn find<'a>(look: &'a Snapshot, uuid: &DeviceUuid) -> Reading<Cow<'a, DeviceState>> {
+fn find<'a>(snapshot: &'a Snapshot, uuid: &DeviceUuid) -> Reading<Cow<'a, DeviceState>> {
     let is_it = |device: &DeviceState| device.id().has_key(uuid);
-    let found = if uuid.is_mig() {
-        let mut mig = look.devices.iter().flat_map(DeviceState::mig_devices);
+    let found = if uuid.is_partition() {
+        let mut mig = snapshot.devices.iter().flat_map(DeviceState::partitions_as_devices);
         mig.find(is_it).map(Cow::Owned)
     } else {
-        look.devices.iter().find(|device| is_it(device)).map(Cow::Borrowed)
+        snapshot.devices.iter().find(|device| is_it(device)).map(Cow::Borrowed)
     };
-    found.ok_or(match &look.driver {
+    found.ok_or(match &snapshot.driver {
         Ok(_) => Absent::NotFound,
         Err(fault) => fault.kind.absent(),
     })
@@ -142,9 +142,9 @@ fn listed(device: &DeviceState) -> Reading<&[DeviceProcess]> {
 }
 
 /// The memory in use without a listed process.
-fn unlisted(look: &Snapshot, device: &DeviceState) -> Reading<Bytes> {
+fn unlisted(snapshot: &Snapshot, device: &DeviceState) -> Reading<Bytes> {
     let used = device.memory_used()?;
-    if look.sees_host_pids == Ok(false) {
+    if snapshot.sees_host_pids == Ok(false) {
         return Ok(used);
     }
     let listed = listed(device)?.iter().map(|process| process.memory);

@@ -4,13 +4,10 @@
 //! are granted.
 
 use crate::grant::Grant;
-use gpu_core::{Bytes, DeviceState, Share, Snapshot};
+use gpu_core::{Bytes, DeviceState, Share, Snapshot, is_mps_program};
 use gpu_memory_advice::environment::{Advice, Bound, MPS_PIPES, Used};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-
-/// The prefix of the names of MPS's programs, truncated as the kernel does.
-const MPS: &str = "nvidia-cuda-mps";
 
 /// The data about a program that its memory limit depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,12 +27,12 @@ impl MemoryLimit {
     pub fn advice(&self, grant: &Grant) -> Option<Advice> {
         let Share::Memory(limit) = grant.entry.claim.share else { return None };
         let devices: Vec<Option<&DeviceState>> =
-            grant.entry.devices.iter().map(|uuid| grant.scene.find(uuid)).collect();
+            grant.entry.devices.iter().map(|uuid| grant.context.find(uuid)).collect();
         let total = |device: &Option<&DeviceState>| device.as_ref()?.memory_total().ok();
         let totals: Option<Vec<Bytes>> = devices.iter().map(total).collect();
         // The server starts with its first client, so the variable alone implies a server.
         let is_served = self.inherited.contains_key(MPS_PIPES)
-            || devices.iter().flatten().any(|device| serves(&grant.scene.snapshot, device));
+            || devices.iter().flatten().any(|device| serves(&grant.context.snapshot, device));
         let inherited = |name: &str| self.inherited.get(name).cloned();
         let bound = Bound {
             limit,
@@ -49,10 +46,10 @@ impl MemoryLimit {
 }
 
 /// Returns whether the driver lists an MPS server on the device.
-pub fn serves(look: &Snapshot, device: &DeviceState) -> bool {
+pub fn serves(snapshot: &Snapshot, device: &DeviceState) -> bool {
     let listed = device.processes.iter().flatten();
-    let mut listed = listed.filter_map(|process| look.process(process.pid).ok());
-    listed.any(|process| process.name.starts_with(MPS))
+    let mut listed = listed.filter_map(|process| snapshot.process(process.pid).ok());
+    listed.any(|process| is_mps_program(&process.name))
 }
 
 /// Returns the variables of an advice in the form for a program.

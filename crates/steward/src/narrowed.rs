@@ -2,6 +2,7 @@
 
 use crate::inherited::{Inherited, inherited};
 use gpu_core::selector::{self, SelectError, Selector};
+use gpu_core::visible::GRAMMARS;
 use gpu_core::{Claim, DeviceKey, DeviceState, DeviceUuid, Error, Fault, Inventory, NoLeaseKey};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
@@ -16,8 +17,8 @@ pub struct NamedDevices<'a> {
     pub except: &'a [Selector],
     /// All of these devices.
     pub required: &'a [Selector],
-    /// Only MIG devices.
-    pub mig: bool,
+    /// Only partitions of devices.
+    pub partitions: bool,
 }
 
 /// Why the names result in no claim.
@@ -27,8 +28,8 @@ pub enum NarrowError {
     NoDriver(Fault),
     /// A name matches no device, or several.
     Select(SelectError),
-    /// There is no MIG device.
-    NoMig,
+    /// There is no partition.
+    NoPartition,
     /// A device has no key, which a lease requires.
     NoKey {
         /// Its index.
@@ -47,7 +48,7 @@ impl fmt::Display for NarrowError {
         match self {
             NarrowError::NoDriver(fault) => fault.fmt(f),
             NarrowError::Select(error) => error.fmt(f),
-            NarrowError::NoMig => f.write_str("find a MIG device among the GPUs"),
+            NarrowError::NoPartition => f.write_str("find a MIG device among the GPUs"),
             NarrowError::NoKey { index, .. } => write!(f, "read the UUID of GPU {index}"),
             NarrowError::Inherited(error) => error.fmt(f),
             NarrowError::NothingLeft(by) => {
@@ -79,42 +80,42 @@ pub fn narrowed<'a>(
     gres: &dyn Fn() -> BTreeMap<u32, DeviceKey>,
 ) -> Result<(Claim, Inherited), NarrowError> {
     let lists = [named.among, named.except, named.required];
-    if named.mig || lists.iter().any(|list| !list.is_empty()) {
+    if named.partitions || lists.iter().any(|list| !list.is_empty()) {
         let Inventory { driver, devices } = machine();
         if let (Err(fault), true) = (driver, devices.is_empty()) {
             return Err(NarrowError::NoDriver(fault.clone()));
         }
-        let [among, except, required] = lists.map(|list| uuids(devices, list, named.mig));
+        let [among, except, required] = lists.map(|list| uuids(devices, list, named.partitions));
         (claim.among, claim.except) = (among?.0, except?.0);
         claim.required = required?.all()?;
-        if named.mig {
-            claim.among = mig_among(devices, claim.among)?;
+        if named.partitions {
+            claim.among = partitions_among(devices, claim.among)?;
         }
     }
-    let given = inherited(variable, &|| machine().devices.clone(), gres);
+    let given = inherited(GRAMMARS, variable, &|| machine().devices.clone(), gres);
     let given = given.map_err(NarrowError::Inherited)?;
     let claim = given.narrow(&claim).ok_or(NarrowError::NothingLeft(given.by))?;
     Ok((claim, given))
 }
 
-/// Returns the MIG devices for a claim; all of them if it names none.
+/// Returns the partitions for a claim; all of them if it names none.
 ///
 /// # Errors
 /// If there are none.
-fn mig_among(
+fn partitions_among(
     devices: &[DeviceState],
     among: Vec<DeviceUuid>,
 ) -> Result<Vec<DeviceUuid>, NarrowError> {
-    let mig: Vec<DeviceUuid> = if among.is_empty() {
-        devices.iter().flat_map(mig_uuids).collect()
+    let partitions: Vec<DeviceUuid> = if among.is_empty() {
+        devices.iter().flat_map(partition_uuids).collect()
     } else {
-        among.into_iter().filter(DeviceUuid::is_mig).collect()
+        among.into_iter().filter(DeviceUuid::is_partition).collect()
     };
-    if mig.is_empty() { Err(NarrowError::NoMig) } else { Ok(mig) }
+    if partitions.is_empty() { Err(NarrowError::NoPartition) } else { Ok(partitions) }
 }
 
-fn mig_uuids(device: &DeviceState) -> impl Iterator<Item = DeviceUuid> {
-    device.mig.iter().flatten().filter_map(|mig| mig.uuid.clone().ok())
+fn partition_uuids(device: &DeviceState) -> impl Iterator<Item = DeviceUuid> {
+    device.partitions.iter().flatten().filter_map(|part| part.uuid.clone().ok())
 }
 
 /// The keys of named devices, and a device without one that a range or `all` includes.
@@ -134,12 +135,16 @@ impl Uuids {
     }
 }
 
-/// Returns the keys of the named devices; with `mig`, those of divided devices' MIG devices. A
+/// Returns the keys of the named devices; with `partitions`, those of divided devices' partitions. A
 /// device that has fallen off the bus has none. A range or `all` then means the other devices.
 ///
 /// # Errors
 /// If a name matches no device, or only devices without a key.
-fn uuids(devices: &[DeviceState], named: &[Selector], mig: bool) -> Result<Uuids, NarrowError> {
+fn uuids(
+    devices: &[DeviceState],
+    named: &[Selector],
+    partitions: bool,
+) -> Result<Uuids, NarrowError> {
     let mut found = Uuids(Vec::new(), None);
     for selector in named {
         if let Some(uuid) = selector::part(devices, selector)? {
@@ -147,8 +152,8 @@ fn uuids(devices: &[DeviceState], named: &[Selector], mig: bool) -> Result<Uuids
             continue;
         }
         let devices = selector::select(devices.to_vec(), std::slice::from_ref(selector))?;
-        if mig {
-            found.0.extend(devices.iter().flat_map(mig_uuids));
+        if partitions {
+            found.0.extend(devices.iter().flat_map(partition_uuids));
         }
         let is_single = !matches!(selector, Selector::Range(..) | Selector::All);
         for device in devices {

@@ -1,6 +1,6 @@
 //! Prefers unused devices over used ones, if a claim accepts both.
 
-use crate::claim_context::Scene;
+use crate::claim_context::ClaimContext;
 use crate::offers::{ClaimSurroundings, offers};
 use gpu_core::{Claim, DeviceUuid};
 use gpu_placement::{Bar, Choice, Offer, Passed, Refusal};
@@ -11,14 +11,15 @@ use gpu_placement::{Bar, Choice, Offer, Passed, Refusal};
 /// later rules come second. Within a lease there is no such distinction, because the ownership of
 /// its devices was settled when the lease was made.
 pub(crate) fn choose(
-    scene: &Scene,
+    context: &ClaimContext,
     claim: &Claim,
-    beside: ClaimSurroundings<'_>,
+    surroundings: ClaimSurroundings<'_>,
 ) -> (Vec<Offer>, Result<Choice, Refusal>) {
-    let all = offers(scene, claim, beside);
-    let topology = scene.topology.as_ref();
+    let all = offers(context, claim, surroundings);
+    let topology = context.topology.as_ref();
     let plain = |claim: &Claim, offers: &[Offer]| gpu_placement::choose(claim, offers, topology);
-    let used = if claim.accept_used { used(scene, claim, beside, &all) } else { Vec::new() };
+    let used =
+        if claim.accept_used { used(context, claim, surroundings, &all) } else { Vec::new() };
     if used.iter().all(Option::is_none) {
         let chosen = plain(claim, &all);
         return (all, chosen);
@@ -41,8 +42,8 @@ pub(crate) fn choose(
         chosen => chosen,
     };
     let chosen = chosen.map(|mut choice| {
-        for (place, why) in &mut choice.passed {
-            if let (Passed::OtherSetBetter, Some(Some(bar))) = (&why, used.get(*place)) {
+        for (index, why) in &mut choice.passed {
+            if let (Passed::OtherSetBetter, Some(Some(bar))) = (&why, used.get(*index)) {
                 *why = Passed::Barred(bar.clone());
             }
         }
@@ -53,13 +54,13 @@ pub(crate) fn choose(
 
 /// Returns for each device why it would be excluded if the claim did not accept use by others.
 fn used(
-    scene: &Scene,
+    context: &ClaimContext,
     claim: &Claim,
-    beside: ClaimSurroundings<'_>,
+    surroundings: ClaimSurroundings<'_>,
     all: &[Offer],
 ) -> Vec<Option<Bar>> {
     let strict = Claim { accept_used: false, ..claim.clone() };
-    let strict = offers(scene, &strict, beside).into_iter();
+    let strict = offers(context, &strict, surroundings).into_iter();
     strict.zip(all).map(|(strict, offer)| strict.bar.filter(|_| offer.bar.is_none())).collect()
 }
 
@@ -68,7 +69,7 @@ fn others<'a>(
     offers: &'a [Offer],
     passed: &'a [(usize, Passed)],
 ) -> impl Iterator<Item = DeviceUuid> + 'a {
-    let is_left = |place: &usize| !passed.iter().any(|(other, _)| other == place);
-    let left = offers.iter().enumerate().filter(move |(place, _)| is_left(place));
+    let is_left = |index: &usize| !passed.iter().any(|(other, _)| other == index);
+    let left = offers.iter().enumerate().filter(move |(index, _)| is_left(index));
     left.filter_map(|(_, offer)| Some(offer.id.lease_key().ok()?.into_owned()))
 }

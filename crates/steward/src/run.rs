@@ -1,6 +1,5 @@
 //! Claims devices, runs a program on them, and verifies that nothing is left.
 
-use crate::environment::environment;
 use crate::event::Event;
 use crate::grant::{self, Grant};
 use crate::handoff::{Handoff, HandoffTerms};
@@ -165,10 +164,9 @@ fn start(
     bounds: Vec<(OsString, OsString)>,
     launcher: &dyn Launcher,
 ) -> Result<Box<dyn Job>, Error> {
-    let machine = &grant.scene.snapshot.devices;
     let mut launch = order.launch.clone();
     launch.set.extend(bounds);
-    launch.set.extend(environment(&grant.entry, order.visible, machine)?);
+    launch.set.extend(grant.environment(order.visible)?);
     grant.held.inherit(true)?;
     let job = launcher.launch(&launch);
     // The kernel has no reason to refuse this. If it did, another process that inherits the
@@ -180,7 +178,7 @@ fn start(
 pub(crate) fn tallies(grant: &Grant) -> Vec<Tally> {
     let lease = &grant.entry;
     let whole = lease.claim.share == Share::Whole && grant.parent.is_none();
-    lease.devices.iter().map(|uuid| Tally::begin(&grant.scene, uuid, whole)).collect()
+    lease.devices.iter().map(|uuid| Tally::begin(&grant.context, uuid, whole)).collect()
 }
 
 /// Waits until the memory of all devices is freed, `patience` is over, or the observer ends the
@@ -194,8 +192,8 @@ fn memory_back(
 ) -> Reading<bool> {
     let start = ports.clock.monotonic();
     loop {
-        let look = observe_users(ports.backend, ports.host, ports.clock, Groups::NONE);
-        let back = tallies.iter().map(|tally| tally.is_back(&look, &order.request.root));
+        let snapshot = observe_users(ports.backend, ports.host, ports.clock, Groups::NONE);
+        let back = tallies.iter().map(|tally| tally.is_back(&snapshot, &order.request.root));
         // One device whose memory is not freed decides, even if another is unknown.
         let back: Vec<Reading<bool>> = back.collect();
         let absent = back.iter().find_map(|back| back.err());

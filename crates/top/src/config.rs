@@ -23,6 +23,8 @@ pub struct Config {
     pub columns: Option<Vec<Column>>,
     /// The characters of the graphs.
     pub marker: Option<Marker>,
+    /// Devices have a second line.
+    pub more: Option<bool>,
     /// The colours.
     pub theme: Option<Theme>,
     /// The mouse is used.
@@ -52,12 +54,13 @@ pub const INTERVALS: RangeInclusive<Duration> =
 /// The longest file, in bytes.
 pub const LONGEST: u64 = 64 << 10;
 
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 10] = [
     "interval_s",
     "sort",
     "reverse",
     "columns",
     "marker",
+    "more",
     "theme",
     "mouse",
     "read_only",
@@ -100,6 +103,7 @@ impl Config {
                 "marker" => {
                     config.marker = Some(one_of(name, word(name, value)?, &MARKERS)?);
                 }
+                "more" => config.more = Some(truth(name, value)?),
                 "theme" => config.theme = Some(Theme::named(word(name, value)?)?),
                 "mouse" => config.mouse = Some(truth(name, value)?),
                 "read_only" => config.read_only = Some(truth(name, value)?),
@@ -140,13 +144,13 @@ fn attention(value: &Value) -> Result<Attention, ConfigError> {
 }
 
 fn columns(value: &Value) -> Result<Vec<Column>, ConfigError> {
-    let wrong = || ConfigError("'columns' must be a list of names of columns".to_owned());
+    let wrong = || ConfigError("'columns' must be a list of column names".to_owned());
     let names = value.as_array().filter(|names| !names.is_empty()).ok_or_else(wrong)?;
     let mut columns = Vec::new();
     for name in names {
         let column = name.as_str().ok_or_else(wrong).and_then(|name| column("columns", name))?;
         if columns.contains(&column) {
-            return Err(ConfigError(format!("'columns' has '{}' twice", column.name())));
+            return Err(ConfigError(format!("'columns' lists '{}' twice", column.name())));
         }
         columns.push(column);
     }
@@ -156,11 +160,11 @@ fn columns(value: &Value) -> Result<Vec<Column>, ConfigError> {
 fn column(setting: &str, word: &str) -> Result<Column, ConfigError> {
     let alias = COLUMN_ALIASES.iter().find(|(in_status, _)| *in_status == word);
     let word = alias.map_or(word, |(_, name)| *name);
-    one_of(setting, word, &Column::ALL.map(|column| (column.name(), column)))
+    one_of(setting, word, &Column::ALL.map(|(column, name, _)| (name, column)))
 }
 
 fn word<'v>(setting: &str, value: &'v Value) -> Result<&'v str, ConfigError> {
-    value.as_str().ok_or_else(|| ConfigError(format!("'{setting}' must be a word")))
+    value.as_str().ok_or_else(|| ConfigError(format!("'{setting}' must be a string")))
 }
 
 fn truth(setting: &str, value: &Value) -> Result<bool, ConfigError> {
@@ -182,7 +186,7 @@ fn unknown_name(kind: &str, unknown: &str, known: &[&str]) -> ConfigError {
         distances.filter(|(distance, name)| *distance <= (name.len().max(shown.len()) / 3).max(1));
     let hint = match near.min() {
         Some((_, name)) => format!("did you mean '{name}'?"),
-        None => format!("known are {}", known.join(", ")),
+        None => format!("expected one of {}", known.join(", ")),
     };
     ConfigError(format!("unknown {kind} '{shown}'; {hint}"))
 }
@@ -193,7 +197,7 @@ mod tests {
 
     #[test]
     fn every_setting_is_read() {
-        let text = "interval_s = 2.5\nsort = 'gpu-mem'\nreverse = true\nmarker = 'block'\n\
+        let text = "interval_s = 2.5\nsort = 'gpu-mem'\nreverse = true\nmore = true\nmarker = 'block'\n\
                     columns = ['pid', 'job', 'command']\ntheme = 'light'\nmouse = false\n\
                     read_only = true\n[attention]\ntemperature_c = 80\nmemory_percent = 95\n\
                     power_percent = 99\n";
@@ -204,6 +208,7 @@ mod tests {
             reverse: Some(true),
             columns: Some(vec![Column::Pid, Column::Job, Column::Command]),
             marker: Some(Marker::Block),
+            more: Some(true),
             theme: Some(Theme::Light),
             mouse: Some(false),
             read_only: Some(true),
@@ -221,8 +226,16 @@ mod tests {
         let Config { sort, columns, .. } = config.unwrap();
         assert_eq!((sort, columns), (Some(Column::Sm), Some(vec![Column::Memory, Column::Host])));
         for (_, name) in COLUMN_ALIASES {
-            assert!(Column::ALL.iter().any(|column| column.name() == name), "{name}");
+            assert!(Column::ALL.iter().any(|(_, known, _)| *known == name), "{name}");
         }
+    }
+
+    #[test]
+    fn table_of_columns_is_in_the_order_of_the_enum() {
+        assert_eq!(
+            Column::ALL.map(|(column, ..)| (column, column.name(), column.title())),
+            Column::ALL
+        );
     }
 
     #[test]
@@ -231,12 +244,12 @@ mod tests {
             ("sorted = 'pid'", "unknown setting 'sorted'; did you mean 'sort'?"),
             ("sort = 'gpu-men'", "unknown value of 'sort': 'gpu-men'; did you mean 'gpu-mem'?"),
             ("theme = 'drak'", "unknown value of 'theme': 'drak'; did you mean 'dark'?"),
-            ("theme = 'foo'", "unknown value of 'theme': 'foo'; known are dark, light, mono"),
+            ("theme = 'foo'", "unknown value of 'theme': 'foo'; expected one of dark, light, mono"),
             ("mouse = 1", "'mouse' must be true or false"),
             ("interval_s = 0", "'interval_s' must be a number from 0.1 to 86400"),
-            ("columns = []", "'columns' must be a list of names of columns"),
-            ("columns = ['gpu', 3]", "'columns' must be a list of names of columns"),
-            ("columns = ['pid', 'pid']", "'columns' has 'pid' twice"),
+            ("columns = []", "'columns' must be a list of column names"),
+            ("columns = ['gpu', 3]", "'columns' must be a list of column names"),
+            ("columns = ['pid', 'pid']", "'columns' lists 'pid' twice"),
             (
                 "attention = { temperature = 5 }",
                 "unknown setting of attention 'temperature'; did you mean 'temperature_c'?",

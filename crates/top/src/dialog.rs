@@ -37,12 +37,12 @@ pub(crate) struct Dialog {
 }
 
 /// The text while a plan is being made.
-const LOOKING: &str = "looking at the machine as it is now …";
+const SCANNING: &str = "checking the current state of the machine …";
 
 impl Dialog {
     /// Returns a dialog that waits for the plan of this number.
     pub(crate) fn asked(number: u64) -> Self {
-        let text = vec![Line::new().dim(LOOKING).into()];
+        let text = vec![Line::new().dim(SCANNING).into()];
         let phase = Phase::Planning;
         Dialog { number, phase, text, about: None, targets: 0, confirmed: false, leaving: false }
     }

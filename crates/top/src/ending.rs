@@ -87,7 +87,7 @@ impl Shown {
         let obstacle = ender.obstacle().filter(|_| !plan.targets.is_empty());
         let text = match aim {
             Aim::Unlisted(device) if is_empty => {
-                let text = nobody(now, diagnosis, device);
+                let text = why_none(now, diagnosis, device);
                 vec![Paragraph { text, ..Paragraph::default() }]
             }
             _ => reap::plan(now, diagnosis, plan, obstacle.is_none()),
@@ -97,7 +97,7 @@ impl Shown {
 }
 
 /// Explains why no process is ended for the unlisted memory of a device, and what the user can do.
-fn nobody(now: &Snapshot, diagnosis: &Diagnosis, device: &DeviceId) -> String {
+fn why_none(now: &Snapshot, diagnosis: &Diagnosis, device: &DeviceId) -> String {
     let usage = Usage::of(now);
     if usage.unexplained(device).is_none() && !usage.foreign(device).is_empty() {
         return "nothing to end: the driver lists host PIDs, which are invalid in this container; \
@@ -111,12 +111,13 @@ fn nobody(now: &Snapshot, diagnosis: &Diagnosis, device: &DeviceId) -> String {
     let finding = found::about_unlisted(diagnosis, device);
     let suspects = finding.map_or(&[][..], |finding| &finding.suspects[..]);
     if suspects.is_empty() {
-        return "nothing to end: it is not known which process holds this memory".to_owned();
+        return "nothing to end: the process that holds this memory is unknown".to_owned();
     }
     let holders = suspects.iter().map(|suspect| rows::named(now, suspect.process.pid));
     let holders = holders.collect::<Vec<_>>().join(", ");
     format!(
-        "nothing is ended for this row: that {holders} holds this memory is not certain enough, or \
-         no signal would free it. To end a process anyway, leave, select its row and press K"
+        "nothing to end for this row: it is not certain enough that {holders} holds this memory, \
+         or no signal would free it. To end a process anyway, close this, select its row and \
+         press K"
     )
 }

@@ -44,12 +44,12 @@ pub(crate) fn words(diagnosis: &Diagnosis, device: &DeviceState) -> Vec<String> 
         let kind = wording::kind(finding.kind);
         let is_defect = |text: &&str| defects.iter().any(|defect| defect == text);
         let texts = finding.evidence.iter().map(|one| one.text.as_str());
-        let told: Vec<String> = texts.filter(is_defect).map(str::to_owned).collect();
-        defects.retain(|defect| !told.contains(defect));
-        found.push(if told.is_empty() {
+        let covered: Vec<String> = texts.filter(is_defect).map(str::to_owned).collect();
+        defects.retain(|defect| !covered.contains(defect));
+        found.push(if covered.is_empty() {
             kind.to_owned()
         } else {
-            clean(&format!("{kind}: {}", told.join(", "))).into_owned()
+            clean(&format!("{kind}: {}", covered.join(", "))).into_owned()
         });
     }
     found.extend(defects.iter().map(|defect| clean(defect).into_owned()));

@@ -2,7 +2,8 @@
 
 use crate::rows::{self, Device, Row};
 use gpu_core::{
-    DeviceId, DeviceState, Driver, ErrorKind, Origin, ProcessKey, Snapshot, Timestamp, clean,
+    DeviceId, DeviceState, Driver, ErrorKind, HolderSearch, HostLoad, Observation, Origin,
+    ProcessDetail, ProcessKey, Snapshot, Timestamp, clean,
 };
 use gpu_reaper::{Diagnosis, Usage};
 use gpu_report::{ProcessFilter, fault, wording};
@@ -28,6 +29,10 @@ pub struct Frame {
     pub(crate) as_of: Option<Timestamp>,
     /// When the processes were read, relative to a fixed time.
     pub(crate) read_at: Duration,
+    /// The load of the host; `None` if it was not read.
+    pub(crate) load: Option<HostLoad>,
+    /// The busy share of its processors since the previous snapshot, in percent.
+    pub(crate) busy: Option<u8>,
     /// Why devices, rows or leases are not known. Text is escaped.
     pub unknown: Vec<String>,
     /// Which processes are shown, unless all are: `only processes of alice; 2 rows left out`.
@@ -51,6 +56,17 @@ impl CpuTimes {
     }
 }
 
+/// Returns what a snapshot for the screen covers: only the process details of a list, except for
+/// suspects.
+pub fn observation() -> Observation {
+    Observation {
+        groups: gpu_reaper::defect_groups(),
+        holders: HolderSearch::wanted(false),
+        processes: ProcessDetail::WithJob,
+        driver_messages: false,
+    }
+}
+
 impl Frame {
     /// Derives the rows of a snapshot. `shown` selects devices and `filter` processes; memory
     /// without a listed process is always shown. `user_name` returns the name of a user by UID, for
@@ -64,15 +80,15 @@ impl Frame {
         user_name: &dyn Fn(u32) -> String,
     ) -> Self {
         let usage = Usage::of(&snapshot);
-        let look = rows::Look { snapshot: &snapshot, diagnosis: &diagnosis, usage: &usage };
+        let source = rows::RowSource { snapshot: &snapshot, diagnosis: &diagnosis, usage: &usage };
         let visible = || snapshot.devices.iter().filter(|device| shown(device.id()));
         let devices = visible().flat_map(|device| {
-            let whole = look.device(device, leased, user_name);
-            std::iter::once(whole).chain(look.parts(device, leased, user_name))
+            let whole = source.device(device, leased, user_name);
+            std::iter::once(whole).chain(source.parts(device, leased, user_name))
         });
         let devices = devices.collect();
         let mut rows: Vec<Row> =
-            visible().flat_map(|device| look.rows_of(device, leased)).collect();
+            visible().flat_map(|device| source.rows_of(device, leased)).collect();
         let all = rows.len();
         rows.retain(|row| row.pid().is_none_or(|pid| filter.shows(&snapshot, pid)));
         let only = filter.describe(all - rows.len());
@@ -84,9 +100,21 @@ impl Frame {
         let driver = driver.map(|fault| format!("failed to {fault}"));
         let unknown = driver.into_iter().chain(wording::unknown_users(visible())).chain(leases);
         let unknown = unknown.map(|text| clean(&text).into_owned()).collect();
-        let (parents, as_of) = (Vec::new(), None);
+        let (parents, as_of, load, busy) = (Vec::new(), None, None, None);
         let read_at = Duration::from_millis(snapshot.taken_at.0);
-        Frame { devices, rows, parents, as_of, read_at, unknown, only, snapshot, diagnosis }
+        Frame {
+            devices,
+            rows,
+            parents,
+            as_of,
+            read_at,
+            load,
+            busy,
+            unknown,
+            only,
+            snapshot,
+            diagnosis,
+        }
     }
 
     /// Sets when the processes were read, on the monotonic clock. CPU shares follow from it: a
@@ -97,6 +125,12 @@ impl Frame {
         Frame { read_at, ..self }
     }
 
+    /// Sets the load of the host.
+    #[must_use]
+    pub fn load(self, load: Option<HostLoad>) -> Self {
+        Frame { load, ..self }
+    }
+
     /// Takes over the devices and rows of an earlier snapshot if the driver reported none in this
     /// one, or did not answer for any in time: the last known state is more useful than an empty
     /// screen.
@@ -105,14 +139,14 @@ impl Frame {
             device.sample.as_ref().is_err_and(|fault| fault.kind == ErrorKind::TimedOut)
         };
         let devices = &self.snapshot.devices;
-        let is_told = if devices.is_empty() {
+        let is_answered = if devices.is_empty() {
             self.snapshot.driver.is_ok()
         } else {
             !devices.iter().all(is_late)
         };
         let earlier_devices = &earlier.snapshot.devices;
-        let was_told = earlier.as_of.is_some() || !earlier_devices.iter().all(is_late);
-        if is_told || !was_told || earlier.devices.is_empty() {
+        let was_answered = earlier.as_of.is_some() || !earlier_devices.iter().all(is_late);
+        if is_answered || !was_answered || earlier.devices.is_empty() {
             return;
         }
         self.as_of = earlier.as_of.or(Some(earlier.snapshot.taken_at));

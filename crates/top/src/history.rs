@@ -2,7 +2,9 @@
 
 use crate::frame::Frame;
 use crate::rows::{Device, Row, RowKey};
+use gpu_core::Timestamp;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 /// How many samples are kept for each device: half an hour at one a second.
 pub const SAMPLES: usize = 2048;
@@ -135,11 +137,17 @@ pub(crate) struct Past {
     pub(crate) devices: BTreeMap<(u32, Option<u32>), History>,
     /// By process and device.
     pub(crate) processes: BTreeMap<RowKey, ProcessHistory>,
+    /// When the processes of each snapshot were read, as [`Frame::read_at`].
+    times: VecDeque<Duration>,
 }
 
 impl Past {
     /// Adds a snapshot, and forgets the processes that are gone.
     pub(crate) fn add(&mut self, frame: &Frame) {
+        if self.times.len() == SAMPLES {
+            self.times.pop_front();
+        }
+        self.times.push_back(frame.read_at);
         let is_known = frame.as_of.is_none();
         for device in &frame.devices {
             let history = self.devices.entry((device.index, device.mig)).or_default();
@@ -157,10 +165,36 @@ impl Past {
         }
     }
 
-    /// Prepends earlier samples: the devices of earlier snapshots, oldest first.
-    pub(crate) fn prepend(&mut self, looks: &[Vec<Device>]) {
+    /// Returns the index, counted back from the newest, of the snapshot nearest to `age`. Beyond the
+    /// oldest one it extrapolates with `interval`, or with the mean interval if that is zero; `None`
+    /// if there is none.
+    pub(crate) fn snapshot_of(&self, age: Duration, interval: Duration) -> Option<usize> {
+        let known = self.times.back()?.saturating_sub(*self.times.front()?);
+        let steps = u32::try_from(self.times.len() - 1).ok()?;
+        let interval = match interval {
+            Duration::ZERO => known.checked_div(steps)?,
+            interval => interval,
+        };
+        let now = *self.times.back()?;
+        // The nearest one.
+        let is_as_old = |time: &Duration| now.saturating_sub(*time) + interval / 2 >= age;
+        match self.times.partition_point(is_as_old) {
+            0 => {
+                let before = age.saturating_sub(known).as_nanos();
+                let before = before.checked_div(interval.as_nanos())?;
+                usize::try_from(before).ok()?.checked_add(self.times.len())
+            }
+            older => Some(self.times.len() - older),
+        }
+    }
+
+    /// Prepends earlier samples: the times and the devices of earlier snapshots, oldest first.
+    pub(crate) fn prepend(&mut self, snapshots: &[(Timestamp, Vec<Device>)]) {
+        let times = snapshots.iter().map(|(at, _)| Duration::from_millis(at.0));
+        self.times = times.chain(self.times.iter().copied()).collect();
+        self.times.drain(..self.times.len().saturating_sub(SAMPLES));
         let later = std::mem::take(&mut self.devices);
-        for device in looks.iter().flatten() {
+        for device in snapshots.iter().flat_map(|(_, devices)| devices) {
             self.devices.entry((device.index, device.mig)).or_default().add(device);
         }
         for (key, later) in later {

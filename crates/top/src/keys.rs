@@ -64,6 +64,8 @@ pub enum Action {
     SortBy(Column),
     /// Stops or resumes the display of new snapshots.
     Pause,
+    /// Shows or hides the second line of each device and the load of the host.
+    More,
     /// Cycles through the characters of the graphs.
     Markers,
     /// Closes the help or the details, otherwise clears the filter, otherwise the selection.
@@ -208,24 +210,14 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Tree,
         &[Stroke::char('t'), Stroke::key(F(5))],
-        "tree of processes with the parents that join them",
+        "process tree, with connecting parents",
         "Tree",
     ),
-    bind(
-        Action::Fold,
-        &[Stroke::char('x')],
-        "hide or show what is below a process of the tree",
-        "",
-    ),
-    bind(
-        Action::Follow,
-        &[Stroke::char('F')],
-        "follow the process: no other is selected after it",
-        "",
-    ),
-    bind(Action::TagTree, &[Stroke::char('T')], "tag the process and those below it", ""),
-    bind(Action::Tag, &[Stroke::char(' ')], "tag the process, or take its tag off", ""),
-    bind(Action::Untag, &[Stroke::char('U')], "take all tags off", ""),
+    bind(Action::Fold, &[Stroke::char('x')], "collapse or expand a process of the tree", ""),
+    bind(Action::Follow, &[Stroke::char('F')], "follow the process: keep it selected", ""),
+    bind(Action::TagTree, &[Stroke::char('T')], "tag the process and its descendants", ""),
+    bind(Action::Tag, &[Stroke::char(' ')], "tag or untag the process", ""),
+    bind(Action::Untag, &[Stroke::char('U')], "remove all tags", ""),
     bind(
         Action::End,
         &[Stroke::char('K'), Stroke::key(F(9))],
@@ -236,7 +228,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Clear,
         &[Stroke::key(Esc)],
-        "clear the filter, else the selection; close a box",
+        "clear the filter or else the selection; close a box",
         "Clear",
     ),
     bind(Action::Up, &[Stroke::key(Up), Stroke::char('k')], "row up", ""),
@@ -252,8 +244,9 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::SortBy(Column::Age), &[Stroke::char('a')], "sort by age", ""),
     bind(Action::SortBy(Column::Command), &[Stroke::char('c')], "sort by command", ""),
     bind(Action::Markers, &[Stroke::char('b')], "graphs of braille, blocks or ASCII", ""),
-    bind(Action::Repaint, &[Stroke::control('l')], "draw the screen again", ""),
-    bind(Action::Suspend, &[Stroke::control('z')], "stop until fg", ""),
+    bind(Action::More, &[Stroke::char('i')], "second line of each GPU, and load of the host", ""),
+    bind(Action::Repaint, &[Stroke::control('l')], "redraw the screen", ""),
+    bind(Action::Suspend, &[Stroke::control('z')], "suspend until fg", ""),
 ];
 
 /// The keys in a box over the table that differ from those of [`BINDINGS`] and take precedence over

@@ -9,6 +9,7 @@
 //! SIGQUIT, SIGTSTP, and a terminal that is closed.
 
 pub mod config;
+mod counters;
 mod dialog;
 pub mod ending;
 pub mod event;
@@ -19,8 +20,10 @@ pub mod history;
 pub mod inquiry;
 mod jobs;
 pub mod keys;
+pub mod more;
 mod options;
 mod overlay;
+pub mod pages;
 pub mod replay;
 pub mod rows;
 mod run;
@@ -41,7 +44,7 @@ pub use overlay::Overlay;
 pub use replay::Recording;
 pub use run::{Ended, Frames, Left, Machine, Settings, Top, Waits, end_by};
 pub use state::{Effect, State};
-pub use view::{text, view};
+pub use view::{text, view, view_pages};
 
 /// The example of the README, as a doctest.
 #[cfg(doctest)]

@@ -2,6 +2,7 @@
 
 use crate::rows::Column;
 use gpu_report::TimeZone;
+use std::time::Duration;
 
 /// The characters of the graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +54,10 @@ pub struct Options {
     pub sort: (Column, bool),
     /// The characters of the graphs at the start.
     pub marker: Marker,
+    /// Whether devices have a second line at the start.
+    pub more: bool,
+    /// The time from one snapshot to the next; zero if it varies, as in a recording.
+    pub interval: Duration,
     /// The time zone of the time in the header.
     pub zone: TimeZone,
     /// The option that selects a simulated machine, for suggested commands: empty or `--sim NAME `.
@@ -72,9 +77,11 @@ impl Default for Options {
             ascii: false,
             theme: Theme::Dark,
             attention: Attention::default(),
-            columns: Column::ALL.to_vec(),
+            columns: Column::ALL.map(|(column, ..)| column).to_vec(),
             sort: (Column::Gpu, false),
             marker: Marker::default(),
+            more: false,
+            interval: Duration::ZERO,
             zone: TimeZone::UTC,
             sim: String::new(),
             can_end: false,

@@ -86,8 +86,9 @@ pub enum Replayed {
     Played(Box<Frame>),
     /// A frame after a jump, and the CPU times in the one before it in the recording.
     Sought(Box<Frame>, Option<CpuTimes>),
-    /// The devices in the frames before the one of this time, oldest first, for the graphs.
-    Past(Timestamp, Vec<Vec<Device>>),
+    /// The frames before the one of this time, oldest first, for the graphs: the time and the
+    /// devices of each.
+    Past(Timestamp, Vec<(Timestamp, Vec<Device>)>),
     /// The state of the playback.
     Playback(Playback),
 }
@@ -105,7 +106,7 @@ const SKIPPED_MS: f64 = 1000.0;
 /// How many frames before a jump's target are read for the graphs.
 const PAST: usize = 480;
 /// How many frames before a position are searched for a readable one.
-const FAR: usize = 64;
+const SEARCHED: usize = 64;
 
 /// A player of a recording.
 pub(crate) struct Player {
@@ -221,24 +222,25 @@ impl Player {
     pub(crate) fn past(&mut self) -> Option<Replayed> {
         let time = self.recording.time(self.sought)?;
         let before = self.sought.saturating_sub(PAST)..self.sought;
-        let devices = before.filter_map(|number| self.recording.devices(number)).collect();
-        Some(Replayed::Past(time, devices))
+        let frame = |number| Some((self.recording.time(number)?, self.recording.devices(number)?));
+        Some(Replayed::Past(time, before.filter_map(frame).collect()))
     }
 
     /// Returns the last readable frame from `from` to the position.
     fn readable(&mut self, from: usize) -> Option<(usize, Frame)> {
         // Limit the search: a long part may be damaged.
-        let from = from.max(self.at.saturating_sub(FAR));
+        let from = from.max(self.at.saturating_sub(SEARCHED));
         (from..=self.at).rev().find_map(|number| Some((number, self.recording.frame(number)?)))
     }
 
     /// Returns a readable frame beyond a long damaged part, earlier frames first. The distance to
     /// the position doubles with each try, so that no part takes long.
     fn nearest(&mut self) -> Option<(usize, Frame)> {
-        let distances = || std::iter::successors(Some(FAR), |far| far.checked_mul(2));
+        let distances =
+            || std::iter::successors(Some(SEARCHED), |distance| distance.checked_mul(2));
         let (at, last) = (self.at, self.last());
-        let back = distances().map_while(|far| at.checked_sub(far)).chain([0]);
-        let on = distances().map_while(|far| at.checked_add(far).filter(|at| *at < last));
+        let back = distances().map_while(|distance| at.checked_sub(distance)).chain([0]);
+        let on = distances().map_while(|distance| at.checked_add(distance).filter(|at| *at < last));
         let mut all = back.chain(on).chain([last]);
         all.find_map(|number| Some((number, self.recording.frame(number)?)))
     }
@@ -421,7 +423,7 @@ mod tests {
         assert!(player.playback().at_end && second(player.advance(SECOND)).is_none());
         assert!(!player.obey(Control::To("noon".to_owned())));
         assert_eq!(player.playback().objection.as_deref(), Some("a second is expected"));
-        assert_eq!(player.playback().objection, None, "it is told once");
+        assert_eq!(player.playback().objection, None, "it is reported once");
     }
 
     #[test]

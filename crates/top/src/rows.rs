@@ -4,10 +4,11 @@
 //! no listed process accounts for always has a row of its own, which names the holders of the
 //! device.
 
+use crate::more::More;
 use crate::{found, jobs};
 use gpu_core::{
-    Absent, Bytes, DeviceId, DeviceProcess, DeviceProcessKind, DeviceState, MigInstance, Pid,
-    ProcessInfo, ProcessKey, Snapshot, Timestamp, clean,
+    Absent, Bytes, DeviceId, DeviceProcess, DeviceState, LeaseEntry, Pid, ProcessInfo, ProcessKey,
+    Snapshot, Timestamp, clean,
 };
 use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage, User};
 use gpu_report::wording;
@@ -16,7 +17,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 /// A device, as it is drawn. Text is escaped.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Device {
     /// NVML's index.
     pub index: u32,
@@ -28,6 +29,8 @@ pub struct Device {
     pub utilization: Option<u8>,
     /// Memory in use.
     pub memory_used: Option<Bytes>,
+    /// Whether more memory may be in use: only that of listed processes is known.
+    pub is_memory_floor: bool,
     /// All memory.
     pub memory_total: Option<Bytes>,
     /// Power draw in milliwatts.
@@ -40,11 +43,31 @@ pub struct Device {
     pub is_free: bool,
     /// The users who lease it or parts of it.
     pub leased_by: Vec<String>,
+    /// The values of its second line; unknown for a MIG device.
+    pub more: More,
     /// The words for its findings: findings, defects, or why it could not be read.
     pub findings: Vec<String>,
 }
 
 impl Device {
+    /// Returns a device, or a MIG device, with only the values that graphs show. Measurements of the
+    /// whole device do not apply to a part.
+    fn measured(device: &DeviceState, mig: Option<u32>) -> Self {
+        let sample = device.sample.as_ref().ok().filter(|_| mig.is_none());
+        let shown = device.memory_shown();
+        Device {
+            index: device.id().index,
+            mig,
+            utilization: sample.and_then(|s| s.utilization.ok()).map(|share| share.get()),
+            memory_used: shown.ok().map(|(used, _)| used),
+            is_memory_floor: shown.is_ok_and(|(_, is_floor)| is_floor),
+            memory_total: device.memory_total().ok(),
+            power: sample.and_then(|s| s.power_draw.ok()).map(|power| power.0),
+            power_limit: sample.and_then(|s| s.power_limit.ok()).map(|power| power.0),
+            ..Device::default()
+        }
+    }
+
     /// Returns its label in a list: `0`, `0:1` for a MIG device.
     pub fn label(&self) -> String {
         match self.mig {
@@ -53,9 +76,10 @@ impl Device {
         }
     }
 
-    /// Returns the used share of the memory, in percent.
+    /// Returns the used share of the memory, in percent; `None` if more may be in use.
     pub fn memory_percent(&self) -> Option<u8> {
-        percent(self.memory_used?.0, self.memory_total?.0)
+        let used = self.memory_used.filter(|_| !self.is_memory_floor)?;
+        percent(used.0, self.memory_total?.0)
     }
 
     /// Returns the used share of the power limit, in percent.
@@ -66,28 +90,11 @@ impl Device {
 
 /// Returns the devices of a snapshot with only the values that graphs show.
 pub fn measured(snapshot: &Snapshot, shown: impl Fn(&DeviceId) -> bool) -> Vec<Device> {
-    let of = |device: &DeviceState, mig: Option<u32>| {
-        let sample = device.sample.as_ref().ok().filter(|_| mig.is_none());
-        Device {
-            index: device.id().index,
-            mig,
-            name: String::new(),
-            utilization: sample.and_then(|s| s.utilization.ok()).map(|share| share.get()),
-            memory_used: device.memory_used().ok(),
-            memory_total: device.memory_total().ok(),
-            power: sample.and_then(|s| s.power_draw.ok()).map(|power| power.0),
-            power_limit: sample.and_then(|s| s.power_limit.ok()).map(|power| power.0),
-            temperature: None,
-            is_free: false,
-            leased_by: Vec::new(),
-            findings: Vec::new(),
-        }
-    };
     let devices = snapshot.devices.iter().filter(|device| shown(device.id()));
     let devices = devices.flat_map(|device| {
-        let parts = device.mig.iter().flatten().zip(device.mig_devices());
-        let parts = parts.map(|(instance, part)| of(&part, Some(instance.index)));
-        std::iter::once(of(device, None)).chain(parts).collect::<Vec<_>>()
+        let parts = device.partitions.iter().flatten().zip(device.partitions_as_devices());
+        let parts = parts.map(|(instance, part)| Device::measured(&part, Some(instance.index)));
+        std::iter::once(Device::measured(device, None)).chain(parts).collect::<Vec<_>>()
     });
     devices.collect()
 }
@@ -161,7 +168,7 @@ impl Row {
     }
 
     /// Returns the device, and the MIG device after a colon: `0`, `0:1`; `–` for none.
-    pub fn place(&self) -> String {
+    pub fn device_label(&self) -> String {
         match (self.key.gpu, self.mig) {
             (Some(gpu), Some(mig)) => format!("{gpu}:{mig}"),
             (Some(gpu), None) => gpu.to_string(),
@@ -171,27 +178,19 @@ impl Row {
 
     /// Returns the row of a process that uses no device.
     pub(crate) fn of_ancestor(info: &ProcessInfo, snapshot: &Snapshot) -> Self {
-        let command = wording::command(Ok(info), None);
+        let key = RowKey { gpu: None, subject: Subject::Process(info.key) };
+        let command = clean(&wording::command(Ok(info), None)).into_owned();
         Row {
-            key: RowKey { gpu: None, subject: Subject::Process(info.key) },
-            mig: None,
             user: clean(&wording::user(Ok(info))).into_owned(),
-            memory: None,
-            sm: None,
             cpu_time: info.cpu_time.ok(),
-            cpu: None,
             host: info.resident.ok(),
             age: age(info, snapshot.taken_at),
-            kind: "-",
-            finding: None,
-            is_leased: false,
-            job: String::new(),
-            command: clean(&command).into_owned(),
+            ..Row::unknown(key, command)
         }
     }
 
-    /// Returns a row about memory whose process is unknown.
-    fn without_process(key: RowKey, command: String) -> Self {
+    /// Returns a row in which only the subject and the command are known.
+    fn unknown(key: RowKey, command: String) -> Self {
         Row {
             key,
             mig: None,
@@ -228,9 +227,10 @@ impl Row {
 }
 
 /// A column of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Column {
     /// The index of the device.
+    #[default]
     Gpu,
     /// The PID.
     Pid,
@@ -257,56 +257,30 @@ pub enum Column {
 }
 
 impl Column {
-    /// Every column, from left to right.
-    pub const ALL: [Column; 12] = [
-        Column::Gpu,
-        Column::Pid,
-        Column::User,
-        Column::Memory,
-        Column::Sm,
-        Column::Cpu,
-        Column::Host,
-        Column::Age,
-        Column::Kind,
-        Column::Note,
-        Column::Job,
-        Column::Command,
+    /// Every column, from left to right, with its name in settings and its title.
+    pub const ALL: [(Column, &str, &str); 12] = [
+        (Column::Gpu, "gpu", "GPU"),
+        (Column::Pid, "pid", "PID"),
+        (Column::User, "user", "USER"),
+        (Column::Memory, "gpu-mem", "GPU-MEM"),
+        (Column::Sm, "sm", "SM%"),
+        (Column::Cpu, "cpu", "CPU%"),
+        (Column::Host, "host", "HOST"),
+        (Column::Age, "age", "AGE"),
+        (Column::Kind, "type", "TYPE"),
+        (Column::Note, "note", "NOTE"),
+        (Column::Job, "job", "JOB"),
+        (Column::Command, "command", "COMMAND"),
     ];
 
     /// Returns its name in settings.
     pub fn name(self) -> &'static str {
-        match self {
-            Column::Gpu => "gpu",
-            Column::Pid => "pid",
-            Column::User => "user",
-            Column::Memory => "gpu-mem",
-            Column::Sm => "sm",
-            Column::Cpu => "cpu",
-            Column::Host => "host",
-            Column::Age => "age",
-            Column::Kind => "type",
-            Column::Note => "note",
-            Column::Job => "job",
-            Column::Command => "command",
-        }
+        Column::ALL[self as usize].1
     }
 
     /// Returns its title.
     pub fn title(self) -> &'static str {
-        match self {
-            Column::Gpu => "GPU",
-            Column::Pid => "PID",
-            Column::User => "USER",
-            Column::Memory => "GPU-MEM",
-            Column::Sm => "SM%",
-            Column::Cpu => "CPU%",
-            Column::Host => "HOST",
-            Column::Age => "AGE",
-            Column::Kind => "TYPE",
-            Column::Note => "NOTE",
-            Column::Job => "JOB",
-            Column::Command => "COMMAND",
-        }
+        Column::ALL[self as usize].2
     }
 
     /// Returns whether the largest value comes first in the default order.
@@ -352,7 +326,7 @@ fn known<T: Ord>(a: Option<T>, b: Option<T>, falling: bool) -> Ordering {
 }
 
 /// The inputs of the rows.
-pub(crate) struct Look<'a> {
+pub(crate) struct RowSource<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) diagnosis: &'a Diagnosis,
     pub(crate) usage: &'a Usage,
@@ -361,7 +335,7 @@ pub(crate) struct Look<'a> {
 /// The most suspects that the row of unlisted memory names.
 const NAMED: usize = 3;
 
-impl Look<'_> {
+impl RowSource<'_> {
     pub(crate) fn device(
         &self,
         device: &DeviceState,
@@ -370,23 +344,17 @@ impl Look<'_> {
     ) -> Device {
         let sample = device.sample.as_ref().ok();
         let name = device.info.name.as_deref().map_or("?", wording::product);
-        let owner = |owner: u32| clean(&user_name(owner)).into_owned();
-        let mut leased_by: Vec<String> =
-            leased.on(device).map(|lease| owner(lease.owner)).collect();
-        leased_by.dedup();
         Device {
-            index: device.id().index,
-            mig: None,
             name: clean(name).into_owned(),
-            utilization: sample.and_then(|s| s.utilization.ok()).map(|share| share.get()),
-            memory_used: device.memory_used().ok(),
-            memory_total: device.memory_total().ok(),
-            power: sample.and_then(|s| s.power_draw.ok()).map(|power| power.0),
-            power_limit: sample.and_then(|s| s.power_limit.ok()).map(|power| power.0),
             temperature: sample.and_then(|s| s.temperature.ok()).map(|degrees| degrees.0),
             is_free: leased.is_free(device, self.usage),
-            leased_by,
+            leased_by: owners(device, leased, user_name),
+            more: match &device.details {
+                Ok(details) => More::of(details),
+                Err(fault) => More::absent(fault.kind.absent()),
+            },
             findings: found::words(self.diagnosis, device),
+            ..Device::measured(device, None)
         }
     }
 
@@ -397,23 +365,17 @@ impl Look<'_> {
         leased: &'d DeviceLeases,
         user_name: &'d dyn Fn(u32) -> String,
     ) -> impl Iterator<Item = Device> + 'd {
-        let instances = device.mig.iter().flatten();
-        instances.zip(device.mig_devices()).map(|(instance, part)| {
-            // Measurements of the whole device do not apply to a part.
+        let instances = device.partitions.iter().flatten();
+        instances.zip(device.partitions_as_devices()).map(|(instance, part)| {
             let has_unlisted = instance.gpu_instance.is_some()
                 && self.usage.unexplained_in(device.id()) == instance.gpu_instance;
-            let whole = self.device(&part, leased, user_name);
             let profile = instance.profile.as_deref().unwrap_or("?");
             Device {
-                mig: Some(instance.index),
                 name: format!("MIG {}", clean(profile)),
-                utilization: None,
-                power: None,
-                power_limit: None,
-                temperature: None,
                 is_free: leased.is_part_free(device, instance, self.usage),
+                leased_by: owners(&part, leased, user_name),
                 findings: if has_unlisted { vec!["unlisted".to_owned()] } else { Vec::new() },
-                ..whole
+                ..Device::measured(&part, Some(instance.index))
             }
         })
     }
@@ -445,9 +407,9 @@ impl Look<'_> {
             // A suspect for unexplained memory is shown with that memory.
             mig: match finding {
                 Some(FindingKind::Ghost) if user.listed == Ok(false) => {
-                    place(device, self.usage.unexplained_in(device.id()), None)
+                    mig_index(device, self.usage.unexplained_in(device.id()), None)
                 }
-                _ => place(device, user.gpu_instance, user.compute_instance),
+                _ => mig_index(device, user.gpu_instance, user.compute_instance),
             },
             user: clean(&wording::user(self.snapshot.process(user.pid))).into_owned(),
             memory: user.memory.ok(),
@@ -470,14 +432,14 @@ impl Look<'_> {
         let namespace = |finding: &&Finding| finding.kind == FindingKind::ForeignNamespace;
         let subject = Subject::Foreign(process.pid);
         Row {
-            mig: place(device, process.gpu_instance, process.compute_instance),
+            mig: mig_index(device, process.gpu_instance, process.compute_instance),
             memory: process.memory.ok(),
             sm: process.utilization.ok().map(|share| share.get()),
             kind: kind(process),
             finding: found::confident(self.diagnosis, device.id())
                 .find(namespace)
                 .map(|finding| finding.kind),
-            ..Row::without_process(
+            ..Row::unknown(
                 RowKey { gpu: Some(device.id().index), subject },
                 format!("listed as host PID {}, not visible here", process.pid),
             )
@@ -506,13 +468,25 @@ impl Look<'_> {
         };
         let key = RowKey { gpu: Some(device.id().index), subject: Subject::Unlisted };
         Some(Row {
-            mig: place(device, self.usage.unexplained_in(device.id()), None),
+            mig: mig_index(device, self.usage.unexplained_in(device.id()), None),
             user: if users.is_empty() { "?".to_owned() } else { users.join(",") },
             memory: Some(memory),
             finding: finding.filter(|finding| finding.is_confident()).map(|finding| finding.kind),
-            ..Row::without_process(key, command)
+            ..Row::unknown(key, command)
         })
     }
+}
+
+/// Returns the users who lease a device or parts of it.
+fn owners(
+    device: &DeviceState,
+    leased: &DeviceLeases,
+    user_name: &dyn Fn(u32) -> String,
+) -> Vec<String> {
+    let owner = |lease: &LeaseEntry| clean(&user_name(lease.owner)).into_owned();
+    let mut owners: Vec<String> = leased.on(device).map(owner).collect();
+    owners.dedup();
+    owners
 }
 
 /// Returns the PID and the name of a process, escaped.
@@ -521,16 +495,8 @@ pub(crate) fn named(snapshot: &Snapshot, pid: Pid) -> String {
     format!("{pid} {}", clean(name))
 }
 
-/// Returns the index of the MIG device of a GPU instance and a compute instance, or of the only one
-/// of the GPU instance if the compute instance is unknown.
-fn place(device: &DeviceState, gpu: Option<u32>, compute: Option<u32>) -> Option<u32> {
-    let is_here = |mig: &&MigInstance| {
-        gpu.is_some()
-            && mig.gpu_instance == gpu
-            && (compute.is_none() || mig.compute_instance == compute)
-    };
-    let mut here = device.mig.iter().flatten().filter(is_here);
-    here.next().filter(|_| here.next().is_none()).map(|mig| mig.index)
+fn mig_index(device: &DeviceState, gpu: Option<u32>, compute: Option<u32>) -> Option<u32> {
+    Some(device.partition(gpu, compute)?.index)
 }
 
 fn age(info: &ProcessInfo, now: Timestamp) -> Option<Duration> {
@@ -542,13 +508,7 @@ fn kind_of(device: &DeviceState, pid: Pid) -> &'static str {
 }
 
 fn kind(process: &DeviceProcess) -> &'static str {
-    match process.kind {
-        DeviceProcessKind::Compute => "C",
-        DeviceProcessKind::Graphics => "G",
-        DeviceProcessKind::ComputeAndGraphics => "C+G",
-        DeviceProcessKind::Mps => "M+C",
-        DeviceProcessKind::Unknown => "-",
-    }
+    process.kind.letters().unwrap_or("-")
 }
 
 /// Returns a process and its known ancestors, nearest first.

@@ -111,11 +111,11 @@ impl Shown {
                 let x = self.area.x + at as u16;
                 // A terminal that considers the symbol narrower still shows the previous content of
                 // these columns.
-                for (beside, column) in
+                for (column_x, column) in
                     (x + 1..).zip(shown[at + 1..].iter_mut().take(covered.into()))
                 {
                     *column = Column::COVERED;
-                    changes.push((beside, y, BLANK));
+                    changes.push((column_x, y, BLANK));
                 }
                 changes.push((x, y, cell));
             }
@@ -171,6 +171,30 @@ mod tests {
             frame.set_stringn(*x, *y, text, usize::from(AREA.width - x), style);
         }
         frame
+    }
+
+    #[test]
+    fn change_of_each_part_of_a_cell_is_written() {
+        let cell = |text: &str, style| {
+            let mut frame = Buffer::empty(AREA);
+            frame.set_stringn(3, 1, text, 1, style);
+            frame
+        };
+        let first = cell("a", Style::new());
+        for second in [
+            cell("b", Style::new()),
+            cell("é", Style::new()),
+            cell("a", Style::new().red()),
+            cell("a", Style::new().on_red()),
+            cell("a", Style::new().bold()),
+        ] {
+            let (mut shown, _) = cleared();
+            assert_eq!(shown.update(&first).len(), 1);
+            assert!(shown.update(&first).is_empty(), "nothing has changed");
+            let changes = shown.update(&second);
+            assert_eq!(changes, [(3, 1, &second[(3, 1)])]);
+            assert_eq!(shown.update(&first).len(), 1);
+        }
     }
 
     proptest! {

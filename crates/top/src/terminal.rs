@@ -79,12 +79,12 @@ pub(crate) fn restore() {
 /// accepts no output for this long.
 pub(crate) fn restore_within(limit: Duration) {
     let (sender, restored) = channel();
-    let restore_and_tell = move || {
+    let restore_and_signal = move || {
         restore();
         // The receiver is gone if this took too long.
         let _ = sender.send(());
     };
-    match thread::Builder::new().name("restore".to_owned()).spawn(restore_and_tell) {
+    match thread::Builder::new().name("restore".to_owned()).spawn(restore_and_signal) {
         Ok(_) => drop(restored.recv_timeout(limit)),
         Err(_) => restore(),
     }
@@ -166,10 +166,10 @@ impl Screen {
     /// Returns the size in columns and rows, 0 where it is unknown. Some environments provide only
     /// `COLUMNS` and `LINES`.
     pub(crate) fn size() -> (u16, u16) {
-        let told = tcgetwinsize(io::stdout()).map_or((0, 0), |size| (size.ws_col, size.ws_row));
+        let size = tcgetwinsize(io::stdout()).map_or((0, 0), |size| (size.ws_col, size.ws_row));
         let variable = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
         let known = |size: u16, name| if size > 0 { size } else { variable(name).unwrap_or(0) };
-        (known(told.0, "COLUMNS"), known(told.1, "LINES"))
+        (known(size.0, "COLUMNS"), known(size.1, "LINES"))
     }
 
     /// Forgets the contents of the terminal: the next frame is drawn completely.

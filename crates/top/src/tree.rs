@@ -54,9 +54,9 @@ pub(crate) fn arrange(
         nodes.insert(pid, Node { rows: vec![index], rank, children: Vec::new() });
     }
     let users: Vec<Pid> = nodes.keys().copied().collect();
-    for (place, row) in frame.parents.iter().enumerate() {
+    for (index, row) in frame.parents.iter().enumerate() {
         if let Some(pid) = row.pid().filter(|pid| joins.contains(pid) && !nodes.contains_key(pid)) {
-            let rows = vec![frame.rows.len() + place];
+            let rows = vec![frame.rows.len() + index];
             nodes.insert(pid, Node { rows, rank: usize::MAX, children: Vec::new() });
         }
     }
@@ -132,9 +132,9 @@ fn drawn(
         let node = &nodes[&pid];
         let key = node.rows.first().and_then(|index| frame.row(*index)?.process());
         let is_folded = key.is_some_and(|key| folded.contains(&key)) && !node.children.is_empty();
-        for (place, index) in node.rows.iter().enumerate() {
-            let mut lines = if place == 0 { own.clone() } else { below.clone() };
-            if is_folded && place == 0 {
+        for (position, index) in node.rows.iter().enumerate() {
+            let mut lines = if position == 0 { own.clone() } else { below.clone() };
+            if is_folded && position == 0 {
                 lines.push_str(&format!("[+{}] ", descendants(nodes, pid)));
             }
             branches.push(Branch { index: *index, lines });
@@ -145,8 +145,8 @@ fn drawn(
         let mut children = node.children.clone();
         children.sort_unstable_by_key(|child| (nodes[child].rank, *child));
         let deep = below.chars().count() >= 3 * LEVELS;
-        for (place, child) in children.into_iter().rev().enumerate() {
-            let is_last = place == 0;
+        for (position, child) in children.into_iter().rev().enumerate() {
+            let is_last = position == 0;
             let (line, more) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
             let lines = |end: &str| if deep { below.clone() } else { format!("{below}{end}") };
             left.push((Ok(child), lines(more), lines(line)));

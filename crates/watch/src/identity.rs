@@ -1,6 +1,6 @@
 //! Recognizes the same finding in different scans.
 
-use gpu_core::{DeviceId, Pid, ProcessKey};
+use gpu_core::{DeviceId, DriverErrorCode, Pid, ProcessKey};
 use gpu_reaper::{Finding, FindingKind};
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub struct Identity {
     /// UUID, else by PCI address, else by index.
     pub devices: Vec<String>,
     /// The first logged driver error, for findings about driver errors.
-    pub xid: Option<u32>,
+    pub error: Option<DriverErrorCode>,
 }
 
 impl Identity {
@@ -34,8 +34,9 @@ impl Identity {
         };
         devices.sort();
         let logged = finding.kind == FindingKind::DriverError;
-        let xid = finding.evidence.iter().find_map(|evidence| evidence.xid).filter(|_| logged);
-        Identity { kind: finding.kind, process, devices, xid }
+        let mut codes = finding.evidence.iter().filter_map(|evidence| evidence.code.clone());
+        let error = codes.next().filter(|_| logged);
+        Identity { kind: finding.kind, process, devices, error }
     }
 }
 
@@ -48,6 +49,7 @@ pub(crate) fn is_about_process(kind: FindingKind) -> bool {
             | FindingKind::Orphan
             | FindingKind::Hoarder
             | FindingKind::MemoryGrowth
+            | FindingKind::HostBound
     )
 }
 
@@ -70,6 +72,41 @@ impl fmt::Display for Identity {
         for device in &self.devices {
             write!(f, "/{device}")?;
         }
-        self.xid.map_or(Ok(()), |code| write!(f, "/xid-{code}"))
+        self.error.as_ref().map_or(Ok(()), |code| write!(f, "/{code}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{DeviceUuid, StartTime};
+    use gpu_reaper::{Confidence, Evidence, Sign, Suspect};
+
+    #[test]
+    fn identity_is_the_process_or_the_devices() {
+        let mut with_uuid = DeviceId::from_index(7);
+        with_uuid.uuid = Ok(DeviceUuid("GPU-6a0f".to_owned()));
+        let devices = vec![with_uuid, DeviceId::from_index(0)];
+        let process = ProcessKey { pid: Pid(4711), start: Some(StartTime(1234)) };
+        for (kind, expected) in [
+            (FindingKind::Hoarder, "hoarder/4711-1234"),
+            (FindingKind::MemoryGrowth, "memory-growth/4711-1234/0/GPU-6a0f"),
+            (FindingKind::Ghost, "ghost/0/GPU-6a0f"),
+            (FindingKind::DriverError, "driver-error/0/GPU-6a0f/xid-79"),
+        ] {
+            let confidence = Confidence::High;
+            let code = Some(DriverErrorCode { list: "xid".into(), number: Some(79) });
+            let evidence = Evidence { sign: Sign::LoggedError, text: "Xid 79".to_owned(), code };
+            let finding = Finding {
+                kind,
+                confidence,
+                devices: devices.clone(),
+                memory: None,
+                suspects: vec![Suspect { process, confidence, evidence: Vec::new() }],
+                evidence: vec![evidence],
+                advice: Vec::new(),
+            };
+            assert_eq!(Identity::of(&finding).to_string(), expected);
+        }
     }
 }

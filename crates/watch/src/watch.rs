@@ -1,8 +1,8 @@
 //! The state of the watcher, and how a scan changes it.
 
+use crate::absence::shows_absence;
 use crate::identity::Identity;
 use crate::policy::Policy;
-use crate::sight::shows_absence;
 use gpu_core::{Bytes, ProcessInfo, ProcessKey, Snapshot, Timestamp};
 use gpu_reaper::{Confidence, Diagnosis, Evidence, Finding, FindingKind, Sign};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,7 +23,7 @@ pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 const MIN_CHANGE: Bytes = Bytes::from_mib(1024);
 
 /// A watcher. It keeps its state in memory only, so a new watcher raises existing findings again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Watch {
     pub(crate) policy: Policy,
     pub(crate) longest_gap: Duration,
@@ -114,18 +114,7 @@ pub enum ChangeKind {
 impl Watch {
     /// Returns a watcher for scans at this interval.
     pub fn new(policy: Policy, every: Duration) -> Self {
-        Watch {
-            policy,
-            longest_gap: every.saturating_mul(GAPS).max(MIN_GAP),
-            tracked: BTreeMap::new(),
-            last: None,
-            raised: BTreeMap::new(),
-            held_back: 0,
-            ended: VecDeque::new(),
-            warned: BTreeMap::new(),
-            tried: BTreeMap::new(),
-            blind: false,
-        }
+        Watch { policy, longest_gap: every.saturating_mul(GAPS).max(MIN_GAP), ..Watch::default() }
     }
 
     /// Replaces the policy. Raised findings stay raised until a scan clears them. Warnings must be
@@ -157,7 +146,7 @@ impl Watch {
     /// monotonic clock.
     ///
     /// A scan that could not read the data a finding depends on neither raises nor clears it.
-    pub fn look(&mut self, now: &Snapshot, diagnosis: &Diagnosis, at: Duration) -> Vec<Change> {
+    pub fn update(&mut self, now: &Snapshot, diagnosis: &Diagnosis, at: Duration) -> Vec<Change> {
         let gap = self.last.map_or(Duration::ZERO, |last| at.saturating_sub(last));
         self.last = Some(at);
         self.held_back = 0;

@@ -148,21 +148,21 @@ fn rule_must_be_explicit_and_possible() {
         ("dry_run = true\n", "", "missing key 'dry_run'"),
         ("most_per_hour = 3\n", "", "missing key 'most_per_hour'"),
         ("warn = \"5m\"\n", "", "missing key 'warn'"),
-        ("all_users = true\n", "", "give either 'users'"),
-        ("all_users = true\n", "users = []\n", "give either 'users'"),
-        ("all_users = true\n", "all_users = true\nusers = [\"a\"]\n", "give either 'users'"),
+        ("all_users = true\n", "", "specify either 'users'"),
+        ("all_users = true\n", "users = []\n", "specify either 'users'"),
+        ("all_users = true\n", "all_users = true\nusers = [\"a\"]\n", "specify either 'users'"),
         ("[\"ghost\"]", "[]", "'kinds' is empty"),
-        ("warn", "gpus = []\nwarn", "'gpus' is empty; leave it out for all"),
+        ("warn", "gpus = []\nwarn", "'gpus' is empty; omit it for all"),
         ("all_users = true\n", "users = [\"alcie\"]\n", "rule 1: there is no account 'alcie'"),
         ("all_users = true\n", "users = [\"mallory\"]\n", "'mallory' could not be looked up"),
         (
             "[[reap.rule]]",
             "protect = [\"user:alcie\"]\n[[reap.rule]]",
-            "reap.protect: there is no account 'alcie' here; give its name or its UID",
+            "reap.protect: there is no account 'alcie' here; specify a name or a UID",
         ),
-        ("[\"ghost\"]", "[\"throttled\"]", "no signal remedies 'throttled'"),
-        ("[\"ghost\"]", "[\"stuck-holder\"]", "no signal remedies 'stuck-holder'"),
-        ("\"high\"", "\"likely\"", "'ghost' is reaped with min_confidence high only"),
+        ("[\"ghost\"]", "[\"throttled\"]", "a signal cannot remedy 'throttled'"),
+        ("[\"ghost\"]", "[\"stuck-holder\"]", "a signal cannot remedy 'stuck-holder'"),
+        ("\"high\"", "\"likely\"", "'ghost' requires min_confidence = \"high\""),
         ("\"30m\"", "\"30s\"", "'after' is less than 1m"),
         ("\"5m\"", "\"31m\"", "'warn' is longer than 'after'"),
         ("[[reap.rule]]", "grace = \"5m\"\n[[reap.rule]]", "'grace' is longer than 4m"),
@@ -172,7 +172,7 @@ fn rule_must_be_explicit_and_possible() {
         assert!(error.contains(expected), "{to}: {error}");
     }
     let possible = rule_with("\"high\"", "\"possible\"").replace("ghost", "hoarder");
-    assert!(why(&possible).contains("only possible"));
+    assert!(why(&possible).contains("'possible' is too low"));
     assert_eq!(
         why("[reap]\ndry_run = true\nmost_per_hour = 1\nrule = []"),
         "reap: there is no [[reap.rule]]"
@@ -201,9 +201,9 @@ fn reports_names_missing_on_the_machine() {
 fn process_name_is_not_an_allowance() {
     let error = why("[[allow]]\nprogram = \"vllm\"");
     assert!(error.contains("a process chooses its own name"), "{error}");
-    assert!(why("[[allow]]\nkinds = [\"ghost\"]").contains("name a 'user'"));
+    assert!(why("[[allow]]\nkinds = [\"ghost\"]").contains("a 'user'"));
     assert!(why("[[allow]]\nservice = \"vllm\"").contains("does not end in .service"));
-    assert!(why("[[allow]]\nservice = \"docker.service\"").contains("processes of others"));
+    assert!(why("[[allow]]\nservice = \"docker.service\"").contains("only starts other processes"));
     assert!(why("[[allow]]\nuser = \"alcie\"").starts_with("allow: there is no account 'alcie'"));
     assert!(why("[[allow]]\nuser = \"ray\"\nkinds = []").contains("'kinds' is empty"));
     assert!(why("[[allow]]\nname = \"vllm\"").contains("unknown key 'name'"));

@@ -9,8 +9,13 @@ from __future__ import annotations
 import math
 import random
 import time
+from collections.abc import Callable, Container, Iterable
+from typing import TYPE_CHECKING, Any
 
 from gpuws.compat import _claims
+
+if TYPE_CHECKING:
+    from gpuws._records import Gpu, Status
 
 __version__ = "1.4.0"
 _MIB = 1 << 20
@@ -21,19 +26,19 @@ class GPU:
 
     def __init__(
         self,
-        ID,
-        uuid,
-        load,
-        memoryTotal,
-        memoryUsed,
-        memoryFree,
-        driver,
-        gpu_name,
-        serial,
-        display_mode,
-        display_active,
-        temp_gpu,
-    ):
+        ID: int,
+        uuid: str,
+        load: float,
+        memoryTotal: float,
+        memoryUsed: float,
+        memoryFree: float,
+        driver: str,
+        gpu_name: str,
+        serial: str,
+        display_mode: str,
+        display_active: str,
+        temp_gpu: float,
+    ) -> None:
         self.id = ID
         self.uuid = uuid
         self.load = load
@@ -49,22 +54,22 @@ class GPU:
         self.temperature = temp_gpu
 
 
-def _number(value, unit=1):
+def _number(value: int | None, unit: int = 1) -> float:
     return math.nan if value is None else float(value // unit)
 
 
-def _switch(value):
+def _switch(value: bool | None) -> str:
     return {True: "Enabled", False: "Disabled", None: "N/A"}[value]
 
 
-def _gpu(look, gpu):
+def _gpu(look: Status, gpu: Gpu) -> GPU:
     total, used = _number(gpu.memory_total_bytes, _MIB), _number(gpu.memory_used_bytes, _MIB)
     details = gpu.details
     serial = getattr(getattr(details, "product", None), "serial", None)
     attached = getattr(getattr(details, "modes", None), "display_attached", None)
     return GPU(
         gpu.index,
-        gpu.uuid,
+        gpu.uuid or "N/A",
         _number(gpu.utilization_percent) / 100,
         total,
         used,
@@ -78,30 +83,30 @@ def _gpu(look, gpu):
     )
 
 
-def _look():
+def _look() -> Status:
     from gpuws._look import status
 
     return status(details=True)
 
 
-def getGPUs():
+def getGPUs() -> list[GPU]:
     """Returns all GPUs; none without a driver."""
     look = _look()
     return [_gpu(look, gpu) for gpu in look.gpus if gpu.error is None]
 
 
 def getAvailability(
-    GPUs,
-    maxLoad=0.5,
-    maxMemory=0.5,
-    memoryFree=0,
-    includeNan=False,
-    excludeID=[],
-    excludeUUID=[],
-):
+    GPUs: Iterable[GPU],
+    maxLoad: float = 0.5,
+    maxMemory: float = 0.5,
+    memoryFree: float = 0,
+    includeNan: bool = False,
+    excludeID: Container[int] = [],
+    excludeUUID: Container[str] = [],
+) -> list[int]:
     """Returns 1 for each GPU within the limits, and 0 for the others, without a claim."""
 
-    def below(value, limit):
+    def below(value: float, limit: float) -> bool:
         return value < limit or (includeNan and math.isnan(value))
 
     return [
@@ -116,33 +121,35 @@ def getAvailability(
     ]
 
 
-def _key(order):
-    def last_if_nan(value):
+def _key(order: str) -> Callable[[GPU], float]:
+    def last_if_nan(value: float) -> float:
         return math.inf if math.isnan(value) else value
 
-    return {
+    keys: dict[str, Callable[[GPU], float]] = {
         "first": lambda gpu: gpu.id,
         "last": lambda gpu: -gpu.id,
         "random": lambda gpu: random.random(),
         "load": lambda gpu: last_if_nan(gpu.load),
         "memory": lambda gpu: last_if_nan(gpu.memoryUtil),
-    }.get(order, lambda gpu: 0)
+    }
+    return keys.get(order, lambda gpu: 0)
 
 
 def getAvailable(
-    order="first",
-    limit=1,
-    maxLoad=0.5,
-    maxMemory=0.5,
-    memoryFree=0,
-    includeNan=False,
-    excludeID=[],
-    excludeUUID=[],
-):
+    order: str = "first",
+    limit: int = 1,
+    maxLoad: float = 0.5,
+    maxMemory: float = 0.5,
+    memoryFree: float = 0,
+    includeNan: bool = False,
+    excludeID: Container[int] = [],
+    excludeUUID: Container[str] = [],
+) -> list[int]:
     """Claims up to `limit` GPUs within the limits, and returns their indexes, in the given order."""
     gpus = getGPUs()
-    limits = (maxLoad, maxMemory, memoryFree, includeNan, excludeID, excludeUUID)
-    fits = getAvailability(gpus, *limits)
+    fits = getAvailability(
+        gpus, maxLoad, maxMemory, memoryFree, includeNan, excludeID, excludeUUID
+    )
     gpus = sorted((gpu for gpu, fit in zip(gpus, fits) if fit), key=_key(order))
     # A process below the limits may use them, as the original allows.
     taken = _claims.take_up_to([gpu.id for gpu in gpus], limit, accept_used=True)
@@ -150,23 +157,24 @@ def getAvailable(
 
 
 def getFirstAvailable(
-    order="first",
-    maxLoad=0.5,
-    maxMemory=0.5,
-    attempts=1,
-    interval=900,
-    verbose=False,
-    includeNan=False,
-    excludeID=[],
-    excludeUUID=[],
-):
+    order: str = "first",
+    maxLoad: float = 0.5,
+    maxMemory: float = 0.5,
+    attempts: int = 1,
+    interval: float = 900,
+    verbose: bool = False,
+    includeNan: bool = False,
+    excludeID: Container[int] = [],
+    excludeUUID: Container[str] = [],
+) -> list[int]:
     """Claims a GPU within the limits, and returns its index in a list; it tries `attempts` times,
     `interval` seconds apart, then raises RuntimeError."""
     for attempt in range(attempts):
         if verbose:
             print(f"Attempting ({attempt + 1}/{attempts}) to locate available GPU.")
-        terms = (order, 1, maxLoad, maxMemory, 0, includeNan, excludeID, excludeUUID)
-        available = getAvailable(*terms)
+        available = getAvailable(
+            order, 1, maxLoad, maxMemory, 0, includeNan, excludeID, excludeUUID
+        )
         if available:
             if verbose:
                 print(f"GPU {available} located!")
@@ -196,7 +204,7 @@ _ALL = [
 ]
 
 
-def _column(attr, name, suffix):
+def _column(attr: str, name: str, suffix: str) -> dict[str, Any]:
     scale = 100 if suffix == "%" else 1
     return {
         "attr": attr,
@@ -207,7 +215,11 @@ def _column(attr, name, suffix):
     }
 
 
-def showUtilization(all=False, attrList=None, useOldCode=False):
+def showUtilization(
+    all: bool = False,
+    attrList: Iterable[Iterable[dict[str, Any]]] | None = None,
+    useOldCode: bool = False,
+) -> None:
     """Prints a table of the GPUs; `attrList` names columns as GPUtil does."""
     if attrList is None:
         attrList = [[_column(*each) for each in (_ALL if all else _SHORT)]]

@@ -3,22 +3,28 @@ their caller."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
 from gpuws import _claim, _gpuws, _look
 from gpuws._errors import NeverAvailable, NotAvailable
 from gpuws._machine import machine
 
+if TYPE_CHECKING:
+    from gpuws._records import Gpu, Status
+
 _leases: dict[int, _gpuws.Lease] = {}
 # The environment before the first of them. The callers of these functions set CUDA_VISIBLE_DEVICES
 # to the result, and the next call must choose among the same GPUs as the first.
-_outer: dict[str, str | None] = {}
+_outer: Mapping[str, str | None] = {}
 
 
-def look():
+def look() -> Status:
     """Returns the state of the machine."""
     return _look.status()
 
 
-def take(index, *, accept_used=False):
+def take(index: int, *, accept_used: bool = False) -> bool:
     """Claims a GPU, and returns whether this process holds it."""
     global _outer
     held = _leases.get(index)
@@ -34,9 +40,9 @@ def take(index, *, accept_used=False):
     return True
 
 
-def take_up_to(indexes, count, *, accept_used=False):
+def take_up_to(indexes: Iterable[int], count: int, *, accept_used: bool = False) -> list[int]:
     """Claims GPUs in this order until it has `count`, and returns their indexes."""
-    taken = []
+    taken: list[int] = []
     for index in indexes:
         if len(taken) >= count:
             break
@@ -45,18 +51,18 @@ def take_up_to(indexes, count, *, accept_used=False):
     return taken
 
 
-def is_taken_by_others(gpu):
+def is_taken_by_others(gpu: Gpu) -> bool:
     """Returns whether another process has claimed a GPU."""
     own = _leases.get(gpu.index)
     return bool(gpu.leases) and not (own is not None and own.is_held)
 
 
-def release():
+def release() -> None:
     """Releases all GPUs."""
     while _leases:
         _leases.popitem()[1].release()
 
 
-def by_order(gpus):
+def by_order(gpus: Iterable[Gpu]) -> list[Gpu]:
     """Returns the GPUs that are visible, in the order of NVML."""
     return sorted(gpus, key=lambda gpu: gpu.index)

@@ -9,103 +9,121 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, KeysView, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __version__ = "1.1.1"
 __all__ = ["GPUStat", "GPUStatCollection", "gpu_count", "is_available", "new_query", "print_gpustat"]
 
 
+class _Writes(Protocol):
+    def write(self, text: str, /) -> object: ...
+    def flush(self) -> object: ...
+
+
+_File = TypeVar("_File", bound=_Writes)
+
+
 class GPUStat:
     """A GPU. `entry` has the values by gpustat's names; memory is in MB, power in watts."""
 
-    def __init__(self, entry):
+    def __init__(self, entry: dict[str, Any]) -> None:
         if not isinstance(entry, dict):
             raise TypeError(f"entry should be a dict, {type(entry)} given")
         self.entry = entry
 
-    def keys(self):
+    def keys(self) -> KeysView[str]:
         return self.entry.keys()
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: str) -> Any:
         return self.entry[key]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.line()
 
     @property
-    def available(self):
+    def available(self) -> bool:
         return self.entry.get("memory.total") is not None
 
     @property
-    def index(self):
+    def index(self) -> Any:
         return self.entry["index"]
 
     @property
-    def uuid(self):
+    def uuid(self) -> Any:
         return self.entry["uuid"]
 
     @property
-    def name(self):
+    def name(self) -> Any:
         return self.entry["name"]
 
     @property
-    def memory_total(self):
+    def memory_total(self) -> int:
         return int(self.entry["memory.total"])
 
     @property
-    def memory_used(self):
+    def memory_used(self) -> int:
         return int(self.entry["memory.used"])
 
     @property
-    def memory_free(self):
+    def memory_free(self) -> int:
         return max(self.memory_total - self.memory_used, 0)
 
     @property
-    def memory_available(self):
+    def memory_available(self) -> int:
         return self.memory_free
 
-    def _number(self, name):
+    def _number(self, name: str) -> int | None:
         value = self.entry.get(name)
         return None if value is None else int(value)
 
     @property
-    def temperature(self):
+    def temperature(self) -> int | None:
         return self._number("temperature.gpu")
 
     @property
-    def fan_speed(self):
+    def fan_speed(self) -> int | None:
         return self._number("fan.speed")
 
     @property
-    def utilization(self):
+    def utilization(self) -> int | None:
         return self._number("utilization.gpu")
 
     @property
-    def utilization_enc(self):
+    def utilization_enc(self) -> int | None:
         return self._number("utilization.enc")
 
     @property
-    def utilization_dec(self):
+    def utilization_dec(self) -> int | None:
         return self._number("utilization.dec")
 
     @property
-    def power_draw(self):
+    def power_draw(self) -> int | None:
         return self._number("power.draw")
 
     @property
-    def power_limit(self):
+    def power_limit(self) -> int | None:
         return self._number("enforced.power.limit")
 
     @property
-    def processes(self):
+    def processes(self) -> list[dict[str, Any]] | None:
         return self.entry.get("processes")
 
-    def jsonify(self):
+    def jsonify(self) -> dict[str, Any]:
         return dict(self.entry)
 
     def print_to(
-        self, fp, *, show_full_cmd=False, gpuname_width=None, eol_char=os.linesep, **shown
-    ):
+        self,
+        fp: _File,
+        *,
+        show_full_cmd: bool = False,
+        gpuname_width: int | None = None,
+        eol_char: str = os.linesep,
+        **shown: Any,
+    ) -> _File:
         """Prints the line of gpustat for this GPU, without colours."""
         fp.write(self.line(width=gpuname_width, **shown) + eol_char)
         for process in (self.processes or []) if show_full_cmd else []:
@@ -113,10 +131,17 @@ class GPUStat:
             fp.write(f" ├─ {process.get('pid') or '--':>6}: {words}{eol_char}")
         return fp
 
-    def line(self, *, width=None, show_header=True, no_processes=False, **shown):
+    def line(
+        self,
+        *,
+        width: int | None = None,
+        show_header: bool = True,
+        no_processes: bool = False,
+        **shown: Any,
+    ) -> str:
         """Returns the line of gpustat for this GPU, without colours."""
 
-        def value(name):
+        def value(name: str) -> Any:
             found = self.entry.get(name)
             return "??" if found is None else found
 
@@ -151,7 +176,7 @@ class GPUStat:
         return text + " |" + "".join(f" {self._process(each, shown)}" for each in self.processes)
 
     @staticmethod
-    def _process(process, shown):
+    def _process(process: dict[str, Any], shown: dict[str, Any]) -> str:
         text = ""
         if not shown.get("show_cmd") or shown.get("show_user"):
             text += process.get("username") or "--"
@@ -164,20 +189,22 @@ class GPUStat:
         return f"{text}({'?' if memory is None else memory}M)"
 
 
-class GPUStatCollection(Sequence):
+class GPUStatCollection(Sequence[GPUStat]):
     """The GPUs of this machine at one moment."""
 
-    def __init__(self, gpu_list, driver_version=None):
+    def __init__(self, gpu_list: list[GPUStat], driver_version: str | None = None) -> None:
         import platform
         from datetime import datetime
 
         self.gpus = gpu_list
         self.hostname = platform.node()
-        self.query_time = datetime.now()
+        self.query_time: datetime = datetime.now()
         self.driver_version = driver_version
 
     @staticmethod
-    def new_query(debug=False, id=None):
+    def new_query(
+        debug: bool = False, id: str | int | Iterable[int | str] | None = None
+    ) -> GPUStatCollection:
         """Queries the GPUs, or only those with these indexes: "0,2" or [0, 2].
 
         Raises gpuws.DriverError if there is no driver.
@@ -194,6 +221,7 @@ class GPUStatCollection(Sequence):
         said = json.loads(done.stdout)
         gpus = [GPUStat(each) for each in said["gpus"]]
         if id is not None:
+            wanted: Iterable[int | str]
             wanted = id.split(",") if isinstance(id, str) else [id] if isinstance(id, int) else id
             by_index = {gpu.index: gpu for gpu in gpus}
             gpus = [by_index[int(each)] for each in wanted]
@@ -201,34 +229,38 @@ class GPUStatCollection(Sequence):
         collection.hostname = said.get("hostname") or collection.hostname
         return collection
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.gpus)
 
-    def __getitem__(self, index):
+    @overload
+    def __getitem__(self, index: int) -> GPUStat: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[GPUStat]: ...
+    def __getitem__(self, index: int | slice) -> GPUStat | list[GPUStat]:
         return self.gpus[index]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         lines = "\n".join(f"  {gpu!r}" for gpu in self.gpus)
         return f"GPUStatCollection(host={self.hostname}, [\n{lines}\n])"
 
     def print_formatted(
         self,
-        fp=None,
+        fp: _Writes | None = None,
         *,
-        force_color=False,
-        no_color=False,
-        show_cmd=False,
-        show_full_cmd=False,
-        show_user=False,
-        show_pid=False,
-        show_fan_speed=None,
-        show_codec="",
-        show_power=None,
-        gpuname_width=None,
-        show_header=True,
-        no_processes=False,
-        eol_char=os.linesep,
-    ):
+        force_color: bool = False,
+        no_color: bool = False,
+        show_cmd: bool = False,
+        show_full_cmd: bool = False,
+        show_user: bool = False,
+        show_pid: bool = False,
+        show_fan_speed: bool | None = None,
+        show_codec: str | None = "",
+        show_power: bool | str | None = None,
+        gpuname_width: int | None = None,
+        show_header: bool = True,
+        no_processes: bool = False,
+        eol_char: str = os.linesep,
+    ) -> None:
         """Prints the table of gpustat, without colours."""
         if force_color and no_color:
             raise ValueError("force_color and no_color contradict each other")
@@ -243,7 +275,7 @@ class GPUStatCollection(Sequence):
             head = f"{self.hostname:{(width or 16) + 3}}  {when}  {self.driver_version}"
             out.write(head.strip() + eol_char)
         for gpu in self.gpus:
-            shown = {
+            shown: dict[str, Any] = {
                 "no_processes": no_processes,
                 "show_full_cmd": show_full_cmd,
                 "show_cmd": show_cmd,
@@ -258,7 +290,7 @@ class GPUStatCollection(Sequence):
             out.write("(No GPUs are available)" + eol_char)
         out.flush()
 
-    def jsonify(self):
+    def jsonify(self) -> dict[str, Any]:
         return {
             "hostname": self.hostname,
             "driver_version": self.driver_version,
@@ -266,7 +298,7 @@ class GPUStatCollection(Sequence):
             "gpus": [gpu.jsonify() for gpu in self.gpus],
         }
 
-    def print_json(self, fp=None):
+    def print_json(self, fp: _Writes | None = None) -> None:
         """Prints `jsonify()` as JSON."""
         out = sys.stdout if fp is None else fp
         json.dump(self.jsonify(), out, indent=4, default=lambda when: when.isoformat())
@@ -274,12 +306,12 @@ class GPUStatCollection(Sequence):
         out.flush()
 
 
-def new_query():
+def new_query() -> GPUStatCollection:
     """Queries all GPUs."""
     return GPUStatCollection.new_query()
 
 
-def gpu_count():
+def gpu_count() -> int:
     """Returns the number of GPUs; 0 without a driver."""
     from gpuws._errors import DriverError
 
@@ -289,12 +321,18 @@ def gpu_count():
         return 0
 
 
-def is_available():
+def is_available() -> bool:
     """Returns whether there is a GPU and a driver."""
     return gpu_count() > 0
 
 
-def print_gpustat(*, id=None, json=False, debug=False, **terms):
+def print_gpustat(
+    *,
+    id: str | int | Iterable[int | str] | None = None,
+    json: bool = False,
+    debug: bool = False,
+    **terms: Any,
+) -> None:
     """Queries the GPUs and prints them, as the program gpustat does."""
     collection = GPUStatCollection.new_query(debug=debug, id=id)
     if json:

@@ -6,40 +6,79 @@ the rest of nvitop come from nvitop itself, where it is installed.
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
+
 from gpuws._machine import amount
 from gpuws.compat import _claims
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["select_devices"]
 
 
-def __getattr__(name):
-    import nvitop
-
-    return getattr(nvitop, name)
+def __getattr__(name: str) -> Any:
+    return getattr(importlib.import_module("nvitop"), name)
 
 
-def _bytes(value):
+class _Criteria(TypedDict, total=False):
+    force_index: bool
+    min_count: int
+    max_count: int | None
+    min_free_memory: int | str | None
+    min_total_memory: int | str | None
+    max_gpu_utilization: int | None
+    max_memory_utilization: int | None
+    tolerance: int
+    free_accounts: Iterable[str] | None
+    sort: bool
+
+
+def _bytes(value: int | str | None) -> int | None:
     if isinstance(value, str):
         # nvitop also takes '8GB' and a number without unit.
         return int(value) if value.strip().isdigit() else amount(value)
     return value
 
 
+@overload
 def select_devices(
-    devices=None,
+    devices: Iterable[Any] | None = None,
     *,
-    format="index",
-    force_index=False,
-    min_count=0,
-    max_count=None,
-    min_free_memory=None,
-    min_total_memory=None,
-    max_gpu_utilization=None,
-    max_memory_utilization=None,
-    tolerance=0,
-    free_accounts=None,
-    sort=True,
-):
+    format: Literal["index"] = "index",
+    **criteria: Unpack[_Criteria],
+) -> list[int]: ...
+@overload
+def select_devices(
+    devices: Iterable[Any] | None = None,
+    *,
+    format: Literal["uuid"],
+    **criteria: Unpack[_Criteria],
+) -> list[str]: ...
+@overload
+def select_devices(
+    devices: Iterable[Any] | None = None,
+    *,
+    format: Literal["device"],
+    **criteria: Unpack[_Criteria],
+) -> list[Any]: ...
+def select_devices(
+    devices: Iterable[Any] | None = None,
+    *,
+    format: Literal["index", "uuid", "device"] = "index",
+    force_index: bool = False,
+    min_count: int = 0,
+    max_count: int | None = None,
+    min_free_memory: int | str | None = None,
+    min_total_memory: int | str | None = None,
+    max_gpu_utilization: int | None = None,
+    max_memory_utilization: int | None = None,
+    tolerance: int = 0,
+    free_accounts: Iterable[str] | None = None,
+    sort: bool = True,
+) -> list[Any]:
     """Claims GPUs that satisfy the criteria, up to `max_count`, and returns them as indexes, UUIDs
     or devices of nvitop. `min_count` is not enforced, as in nvitop.
 
@@ -60,6 +99,7 @@ def select_devices(
     # Details have the utilisation of the memory.
     from gpuws._look import status
 
+    limits: list[tuple[int | None, int | None, float, bool]]
     for gpu in status(details=True).gpus:
         if gpu.error is not None or (among is not None and gpu.uuid not in among):
             continue
@@ -88,13 +128,12 @@ def select_devices(
     if format == "uuid":
         return [gpus[index].uuid for index in taken]
     if format == "device":
-        from nvitop import Device
-
-        return [Device(index) for index in taken]
+        nvitop = importlib.import_module("nvitop")
+        return [nvitop.Device(index) for index in taken]
     return taken
 
 
-def _within(limit, value, is_least, by):
+def _within(limit: int | None, value: int | None, is_least: bool, by: float | None) -> bool:
     """Returns whether a value is within a limit, or within the limit loosened by this."""
     if limit is None:
         return True
@@ -105,6 +144,6 @@ def _within(limit, value, is_least, by):
     return value <= limit + (0 if by is None else by)
 
 
-def _uuid(device):
+def _uuid(device: Any) -> Any:
     uuid = device.uuid
     return uuid() if callable(uuid) else uuid

@@ -122,7 +122,7 @@ impl GpuBackend for Device {
         });
         Ok(listed.collect())
     }
-    fn mig_instances(&self, _: &DeviceId) -> Result<Vec<MigInstance>> {
+    fn partitions(&self, _: &DeviceId) -> Result<Vec<Partition>> {
         Ok(Vec::new())
     }
     fn details(&self, _: &DeviceId, _: Groups) -> Result<DeviceDetails> {

@@ -325,7 +325,7 @@ impl Handle {
 }
 
 impl ProcessHandle for Handle {
-    fn look(&self) -> Result<ProcessInfo> {
+    fn info(&self) -> Result<ProcessInfo> {
         let broken = self.trigger(BEFORE);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match (&*seen, broken) {
@@ -333,12 +333,12 @@ impl ProcessHandle for Handle {
             (Some(seen), Broken::Program) => {
                 return Ok(ProcessInfo {
                     executable: seen.executable.clone(),
-                    ..self.handle.look()?
+                    ..self.handle.info()?
                 });
             }
             _ => {}
         }
-        let info = self.handle.look()?;
+        let info = self.handle.info()?;
         *seen = Some(info.clone());
         Ok(info)
     }

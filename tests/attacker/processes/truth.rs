@@ -1,13 +1,18 @@
 //! The truth about a process, read without the product's code.
 
 use super::roles::ActorRole;
-use gpu_core::FileId;
+use gpu_core::{Clock, FileId};
+use gpu_host::SystemClock;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// The number of reads, because a process that executes another program briefly shows no arguments.
-const TRIES: usize = 200;
+/// The number of reads: a process that executes another program shows no arguments until it has
+/// done so, which takes long if it does not get the CPU.
+const TRIES: usize = 5_000;
+/// The number of reads without a pause between them.
+const QUICK_TRIES: usize = 100;
 
 /// The truth about the process that currently has a PID.
 #[derive(Clone, Debug)]
@@ -26,7 +31,11 @@ pub(crate) struct Truth {
 impl Truth {
     /// Reads the truth about a process; `None` if the PID is unused.
     pub(crate) fn of(pid: u32) -> Option<Truth> {
-        for _ in 0..TRIES {
+        let clock = SystemClock::new();
+        for tried in 0..TRIES {
+            if tried > QUICK_TRIES {
+                clock.sleep(Duration::from_millis(1));
+            }
             let Stat { start, group, is_zombie, .. } = stat(pid)?;
             let truth = Truth {
                 start,

@@ -21,7 +21,7 @@ const SCENARIO: &str = include_str!("scenario.sh");
 /// If there is no package, the base system cannot be fetched, or the namespaces cannot be created.
 pub fn boot(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     if !nix::unistd::geteuid().is_root() {
-        return Err(Error::other("only root can start a machine in namespaces of its own"));
+        return Err(Error::other("starting a machine in new namespaces requires root"));
     }
     let package = package(&cargo::target_dir(root).join("packages"))?;
     let dir = cargo::target_dir(root).join("boot");
@@ -57,7 +57,7 @@ fn fetch(dir: &Path, base: &Path) -> io::Result<()> {
     debian::unpack(&["debootstrap"], &tools)?;
     let release = fs::read_to_string("/etc/os-release")?;
     let release = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
-    let release = release.ok_or_else(|| Error::other("/etc/os-release names no release"))?;
+    let release = release.ok_or_else(|| Error::other("/etc/os-release has no VERSION_CODENAME"))?;
     let unfinished = dir.join("unfinished");
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished)?;

@@ -30,10 +30,10 @@ start() {
                 echo "$outside" > "$groups/cgroup.procs"
                 return
                 ;;
-            degraded) on systemctl --no-pager --failed; fail "a unit has failed" ;;
+            degraded) on systemctl --no-pager --failed; fail "a unit failed" ;;
         esac
     done
-    fail "it did not start in half a minute"
+    fail "it did not start within 30 s"
 }
 
 # The first process of the machine: it mounts what systemd expects, and becomes systemd.
@@ -132,7 +132,7 @@ works() {
     soon serves 'gpuws_up 1.0'
     soon serves 'gpuws_findings{kind="ghost"} 1.0'
     soon eval 'on journalctl --no-pager -b -u gpuws-watch -o cat | grep -q "\"event\":\"raised\""'
-    say "$1: the exporter and the watcher run and see the ghost"
+    say "$1: the exporter and the watcher run and report the held memory"
 }
 
 start
@@ -141,7 +141,7 @@ on mkdir -p /root/package
 cp "$package" "$machine/root/package/gpuws.deb"
 on dpkg --install /root/package/gpuws.deb > /dev/null
 for unit in gpuws-export gpuws-watch run-gpuws.mount; do state $unit inactive; done
-[ "$(on stat -c %a:%u /run/gpuws)" = 1777:0 ] || fail "/run/gpuws is not a directory for everybody"
+[ "$(on stat -c %a:%u /run/gpuws)" = 1777:0 ] || fail "/run/gpuws is not world-writable with the sticky bit"
 
 # Without its policy, the watcher exits with the reason.
 on systemctl start gpuws-watch
@@ -161,23 +161,23 @@ done
 on systemctl daemon-reload
 on systemctl --quiet enable --now gpuws-export gpuws-watch 2> /dev/null
 works "after the installation"
-[ "$(on stat -c %a:%U /var/log/gpuws)" = 700:root ] || fail "/var/log/gpuws is not root's"
+[ "$(on stat -c %a:%U /var/log/gpuws)" = 700:root ] || fail "/var/log/gpuws is not owned by root"
 
 stop
 start
 works "after the next start of the machine"
 on findmnt --noheadings --output OPTIONS /run/gpuws | grep -q nosuid.*size=65536k \
-    || fail "/run/gpuws is not a file system of its own"
+    || fail "/run/gpuws is not a separate file system"
 on setpriv --reuid 65534 --clear-groups sh -c 'head -c 100M /dev/zero > /run/gpuws/large' \
     2> /dev/null && fail "a user can write 100 MiB of leases"
 full=$(on df --output=pcent /run | tail -n 1 | tr -d ' %')
 [ "$full" -lt 50 ] || fail "a user can fill /run"
 on rm /run/gpuws/large
-say "a user can fill /run/gpuws and not /run"
+say "a user can fill /run/gpuws but not /run"
 
 on dpkg --remove gpuws > /dev/null 2>&1
 state gpuws-export inactive
-[ -d "$machine/var/log/gpuws" ] || fail "the audit log went with the package"
-say "removed; the audit log is left"
+[ -d "$machine/var/log/gpuws" ] || fail "removing the package deleted the audit log"
+say "package removed; the audit log is kept"
 stop
 say "no problem"

@@ -42,13 +42,13 @@ pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     let (order, entered) = (dir.join("order.txt"), dir.join("entered.txt"));
     fs::write(&order, "")?;
     cargo::build(root, &["build", "--profile=dist", "--package=gpu-nvml-sim"])?;
-    writeln!(out, "dist: build the program as the compiler orders it")?;
+    writeln!(out, "dist: build the program in the compiler's function order")?;
     let program = link(root, &order)?;
     let functions = functions(&program)?;
     let begins: String = functions.iter().map(|(begins, ..)| format!("{begins:x}\n")).collect();
     let mut first: Vec<&Function> = Vec::new();
     for command in COMMANDS {
-        writeln!(out, "dist: see what this runs: {command}")?;
+        writeln!(out, "dist: trace {command}")?;
         fs::write(&entered, &begins)?;
         let status = Command::new(&program)
             .args(["sim", MACHINE, "--"])
@@ -59,7 +59,7 @@ pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
             .stdout(Stdio::null())
             .status()?;
         if !status.success() {
-            return Err(Error::other(format!("failed to see what '{command}' runs: {status}")));
+            return Err(Error::other(format!("failed to trace '{command}': {status}")));
         }
         for function in which(&functions, &fs::read_to_string(&entered)?) {
             if !first.contains(&function) {
@@ -68,7 +68,7 @@ pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
         }
     }
     if first.is_empty() {
-        writeln!(out, "dist: nothing was seen to run")?;
+        writeln!(out, "dist: the traces contain no function")?;
         return Ok(false);
     }
     let names: Vec<&str> = first.iter().map(|(.., name)| name.as_str()).collect();
@@ -78,7 +78,7 @@ pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     };
     writeln!(
         out,
-        "dist: {} of {} functions, {} of {} KiB, come first; link the program again",
+        "dist: {} of {} functions, {} of {} KiB, placed first; relinking",
         first.len(),
         functions.len(),
         kib(&first),

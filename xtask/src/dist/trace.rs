@@ -118,7 +118,7 @@ fn uncover(pid: Pid, program: &str, covered: &BTreeMap<u64, u8>) -> io::Result<O
 
 #[cfg(not(target_arch = "x86_64"))]
 fn uncover(_: Pid, _: &str, _: &BTreeMap<u64, u8>) -> io::Result<Option<u64>> {
-    Err(io::Error::other("failed to trace a program: only that of an x86-64 can be"))
+    Err(io::Error::other("failed to trace a program: only x86-64 is supported"))
 }
 
 fn memory(pid: Pid) -> io::Result<File> {

@@ -27,7 +27,7 @@ pub fn deb(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     let package = cargo_deb.pack(root, &programs, "dist", &dir)?;
     writeln!(out, "deb: {}", package.display())?;
     if !nix::unistd::geteuid().is_root() {
-        writeln!(out, "deb: not tried: only root can install it into a clean directory")?;
+        writeln!(out, "deb: skipped installation: it requires root")?;
         return Ok(true);
     }
     let clean = CleanRoot::install(&dir.join("clean-root"), &package)?;

@@ -57,12 +57,14 @@ pub(super) fn build(root: &Path, out: &mut dyn Write) -> io::Result<Option<Progr
         let text = output_of(Command::new("objdump").arg("-T").arg(file))?;
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         for (symbol, version) in newer(&text, OLDEST) {
-            writeln!(out, "portable: {name} needs {symbol} of glibc {version}")?;
+            writeln!(out, "portable: {name} requires {symbol} of glibc {version}")?;
             runs = false;
         }
         match needed(&text) {
             Some((major, minor)) => writeln!(out, "portable: {name}: glibc {major}.{minor}")?,
-            None => return Err(Error::other(format!("{name} needs no glibc: not understood"))),
+            None => {
+                return Err(Error::other(format!("{name} requires no glibc version: unexpected")));
+            }
         }
     }
     Ok(runs.then_some(programs))

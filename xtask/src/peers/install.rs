@@ -133,9 +133,9 @@ impl Peers {
         if missing.is_empty() {
             return writeln!(out, "peers: nvtop, nvidia-smi and Prometheus are unpacked");
         }
-        writeln!(out, "peers: asking apt for its lists …")?;
+        writeln!(out, "peers: updating the apt package lists …")?;
         if let Err(error) = self.set_up_apt() {
-            return writeln!(out, "peers: not installed: the packages of Debian: {error}");
+            return writeln!(out, "peers: not installed: Debian packages: {error}");
         }
         for package in missing {
             writeln!(out, "peers: fetching {} …", package.name)?;
@@ -159,7 +159,8 @@ impl Peers {
         }
         let release = fs::read_to_string("/etc/os-release")?;
         let release = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
-        let release = release.ok_or_else(|| Error::other("/etc/os-release names no release"))?;
+        let release =
+            release.ok_or_else(|| Error::other("/etc/os-release has no VERSION_CODENAME"))?;
         let (lines, paragraphs) = read_sources(Path::new("/etc/apt"), release.trim_matches('"'))?;
         fs::write(apt.join("sources/machine.list"), lines)?;
         fs::write(apt.join("sources/machine.sources"), paragraphs)?;
@@ -183,7 +184,7 @@ impl Peers {
         let file = fs::read_dir(&debs)?
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .find(|file| file.starts_with(&format!("{name}_")))
-            .ok_or_else(|| Error::other("apt-get download left no file"))?;
+            .ok_or_else(|| Error::other("apt-get download produced no file"))?;
         let path = debs.join(&file);
         let sum = output_of(Command::new("sha256sum").arg(&path))?;
         let sum = sum.split_whitespace().next().unwrap_or_default();
@@ -192,13 +193,13 @@ impl Peers {
                 fs::remove_file(&path)?;
                 return Err(Error::other(format!("{file} has sha256 {sum}, not {expected}")));
             }
-            Some(_) => format!("{file} is the one that is pinned"),
+            Some(_) => format!("{file} matches the pinned sha256"),
             None => format!("{file} is not pinned (its sha256 is {sum}); apt has checked it"),
         };
         output_of(Command::new("dpkg").arg("-x").arg(&path).arg(self.dir.join("root")))?;
         match self.unpacked(package.program) {
             Some(_) => Ok(message),
-            None => Err(Error::other(format!("{file} has no {}", package.program))),
+            None => Err(Error::other(format!("{file} does not contain {}", package.program))),
         }
     }
 }
@@ -220,7 +221,7 @@ fn read_sources(etc: &Path, release: &str) -> io::Result<(String, String)> {
         }
     }
     if lines.is_empty() && paragraphs.is_empty() {
-        return Err(Error::other(format!("apt has no sources of the release '{release}'")));
+        return Err(Error::other(format!("apt has no sources for release '{release}'")));
     }
     Ok((lines, paragraphs))
 }

@@ -142,7 +142,7 @@ fn judge(tool: &Tool, subject: &Subject, outcome: Outcome) -> Verdict {
         Outcome::Failed(_) if silent => Verdict::FailsAsExpected,
         Outcome::Failed(message) => Verdict::Differs(vec![format!("fails: {message}")]),
         Outcome::Shown(_) if silent => {
-            Verdict::Differs(vec!["it shows devices, though no driver answers".to_owned()])
+            Verdict::Differs(vec!["it shows devices although no driver responds".to_owned()])
         }
         Outcome::Shown(shown) => {
             let mut expected = subject.comparable(Figures::of_status(status, real), tool);
@@ -178,22 +178,22 @@ fn show(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
             write!(out, "  {word:16}")?;
         }
     }
-    writeln!(out, "\n\nIn brackets: how many figures were compared, or differ.")?;
+    writeln!(out, "\n\nIn brackets: the number of compared or differing values.")?;
     writeln!(
         out,
-        "Processes of nvidia-smi are not compared: it takes them from an interface of NVML that is \
-         not public."
+        "The processes of nvidia-smi are not compared because it reads them from an NVML \
+         interface that is not public."
     )?;
     writeln!(
         out,
-        "Where a device has no memory of its own, nvitop shows the host's; that counts as not \
+        "For a device without its own memory nvitop shows the host's; this counts as not \
          available."
     )?;
     for row in rows.iter().filter(|row| row.foreign) {
         writeln!(
             out,
-            "{}: processes are not compared: their PIDs are from a PID namespace that cannot be \
-             seen, so gpuws does not resolve them.",
+            "{}: processes are not compared: their PIDs belong to a PID namespace that is not \
+             visible, so gpuws does not resolve them.",
             row.machine
         )?;
     }

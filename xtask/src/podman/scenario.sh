@@ -55,8 +55,8 @@ fail() { say "PROBLEM: $*"; exit 1; }
         sh -c "exec 9<> /dev/nvidia3; exec sleep 1234" > "$dir/container"
     until pgrep -x sleep -a | grep -q 1234; do sleep 0.1; done'
 [ -s "$dir/container" ] || fail "no container was started"
-! pgrep -x sleep -a | grep 1234 || fail "the container that held GPU 3 is left"
-say "the container that held GPU 3 has ended with its run"
+! pgrep -x sleep -a | grep 1234 || fail "the container that held GPU 3 still runs"
+say "the container that held GPU 3 exited with its run"
 
 # Each container sees only the devices claimed for it.
 for gpus in 5,2 7; do
@@ -64,7 +64,7 @@ for gpus in 5,2 7; do
     names=$("$gpuws" claim -n "$count" --gpu "$gpus" --export --format cdi)
     seen=$(podman run $(printf -- '--device %s ' $names) --rootfs "$dir/root" sh -c 'echo /dev/nvidia*')
     expected=$(echo "$gpus" | tr , '\n' | sort | sed 's,^,/dev/nvidia,' | paste -s -d ' ')
-    [ "$seen" = "$expected" ] || fail "claimed GPUs $gpus, and the container sees $seen"
+    [ "$seen" = "$expected" ] || fail "claimed GPUs $gpus but the container sees $seen"
     say "claimed GPUs $gpus: the container sees $seen"
 done
 END

@@ -175,7 +175,7 @@ impl Cluster {
         }
         let log = fs::read_to_string(at("slurmd.log")).unwrap_or_default();
         let last: Vec<&str> = log.lines().rev().take(20).collect();
-        Err(Error::other(format!("two minutes passed before {what}: {last:#?}")))
+        Err(Error::other(format!("timed out after two minutes waiting until {what}: {last:#?}")))
     }
 }
 

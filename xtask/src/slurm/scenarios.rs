@@ -116,7 +116,7 @@ fn many_jobs(cluster: &Cluster, jobs: usize) -> io::Result<Vec<String>> {
     let failed = epilogs.iter().chain(&prologs).filter(|(_, code)| code != "0");
     problems.extend(failed.map(|(id, code)| {
         let log = fs::read_to_string(at("log").join(format!("epilog.{id}"))).unwrap_or_default();
-        format!("a script of job {id} exited with {code}: {log}")
+        format!("the script of job {id} exited with {code}: {log}")
     }));
     let missing = submitted.len() - ended(&submitted);
     if missing > 0 {
@@ -139,10 +139,10 @@ fn many_jobs(cluster: &Cluster, jobs: usize) -> io::Result<Vec<String>> {
     let seen: BTreeSet<String> =
         left.iter().filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect();
     let missing = kinds.difference(&seen);
-    problems.extend(missing.map(|kind| format!("no job has left anything like {kind}")));
+    problems.extend(missing.map(|kind| format!("no job left a process of kind {kind}")));
     // With only a few jobs, the first may end before the last is submitted.
     if most < 2 && jobs >= KINDS {
-        problems.push("no jobs of one user were on the node at once".to_owned());
+        problems.push("no user had two jobs on the node at once".to_owned());
     }
     say(&format!(
         "{} jobs, at most {most} of one user at once, left {} processes of {} kinds behind; \
@@ -168,7 +168,7 @@ fn many_jobs(cluster: &Cluster, jobs: usize) -> io::Result<Vec<String>> {
 /// Creates a cgroup with the name of a job, as a user does below their own service manager.
 fn forged_cgroup() -> io::Result<Option<PathBuf>> {
     let Some(freezer) = freezer() else {
-        say("skipped: a cgroup with the name of a job (no freezer of version 1 here)");
+        say("skipped: cgroup named like a job (no freezer of version 1 here)");
         return Ok(None);
     };
     let name = format!("gpuws-slurm-{}", chance()?);
@@ -188,7 +188,7 @@ fn freezer() -> Option<&'static Path> {
 /// health check resumes the node.
 fn stuck_holder(cluster: &Cluster) -> io::Result<Vec<String>> {
     let Some(freezer) = freezer() else {
-        say("skipped: a holder that no signal ends (no freezer of version 1 here)");
+        say("skipped: holder that survives every signal (no freezer of version 1 here)");
         return Ok(Vec::new());
     };
     let frozen = freezer.join(format!("gpuws-slurm-{}", chance()?));
@@ -225,7 +225,7 @@ fn freeze_and_end(cluster: &Cluster, frozen: &Path) -> io::Result<Vec<String>> {
     if settles.is_err() {
         problems.push(format!("the node is {}, not {expected}", cluster.node()?));
     }
-    say(&format!("a holder that SIGKILL does not end: the node is {}", cluster.node()?));
+    say(&format!("holder that survives SIGKILL: the node is {}", cluster.node()?));
     // The health check keeps the node drained while the holder exists.
     cluster.health()?;
     if cluster.node()? != expected {
@@ -262,7 +262,7 @@ fn daemon_with_device(cluster: &Cluster) -> io::Result<Vec<String>> {
     if settles.is_err() {
         problems.push(format!("the node is {}, not {expected}", cluster.node()?));
     }
-    say(&format!("a daemon has the device of a job: the node is {}", cluster.node()?));
+    say(&format!("daemon holds the device of a job: the node is {}", cluster.node()?));
     daemon.end();
     cluster.health()?;
     if cluster.node()? != "State=IDLE" {
@@ -305,8 +305,8 @@ impl Bystanders {
         let nothing = Path::new("/dev/null");
         let mut all = vec![
             ("daemon of alice", holder(alice, nothing, "")?),
-            ("process of bob with the number of a job of alice", holder(bob, nothing, "1")?),
-            ("process of alice with the number of no job", holder(alice, nothing, "999999")?),
+            ("process of bob with the ID of alice's job", holder(bob, nothing, "1")?),
+            ("process of alice with an unused job ID", holder(alice, nothing, "999999")?),
         ];
         for minor in ORDER {
             let device = open(&at("dev").join(format!("nvidia{minor}")))?;
@@ -318,7 +318,7 @@ impl Bystanders {
     fn ended(&mut self) -> Vec<String> {
         let ended = self.0.iter_mut().filter_map(|(name, child)| {
             let status = child.try_wait().ok()??;
-            Some(format!("{name} was ended: {status}"))
+            Some(format!("{name} was killed: {status}"))
         });
         ended.collect()
     }

@@ -13,8 +13,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         .map(|(file, lines)| Violation {
             path: file.path.clone(),
             line: 1,
-            what: format!("{lines} lines without tests, past {MAX}"),
-            remedy: "find the second idea in it and give that a module".to_owned(),
+            what: format!("{lines} lines without tests, more than {MAX}"),
+            remedy: "move its second concern to its own module".to_owned(),
         })
         .collect()
 }

@@ -21,7 +21,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
                 path: settings,
                 line: 1,
                 what: format!("machine '{machine}' has no machine.toml"),
-                remedy: "write what its recordings cannot say".to_owned(),
+                remedy: "add one with the values that its recordings lack".to_owned(),
             });
         }
         if !list.contains(&format!("`{machine}`")) {
@@ -29,7 +29,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
                 path: LIST.to_owned(),
                 line: 1,
                 what: format!("machine '{machine}' is not in the list"),
-                remedy: format!("name `{machine}` there and say what it shows"),
+                remedy: format!("add `{machine}` and describe what it shows"),
             });
         }
     }

@@ -1,5 +1,6 @@
 //! Runs all checks.
 
+mod contents;
 mod core_io;
 mod cycles;
 mod length;
@@ -13,7 +14,7 @@ mod words;
 use crate::code::{code_lines, public_items};
 use crate::modules::sources;
 use crate::tree::File;
-use crate::{Tree, Violation, layering, plain};
+use crate::{Tree, Violation, layering, plain, subjects};
 use std::io;
 use std::path::Path;
 
@@ -46,6 +47,7 @@ pub struct Size {
 type Check = fn(&Tree) -> Vec<Violation>;
 
 const CHECKS: &[Check] = &[
+    contents::check,
     core_io::check,
     cycles::check,
     length::check,
@@ -66,11 +68,16 @@ pub fn tidy(root: &Path) -> io::Result<Report> {
     let mut violations = layering::check(&layering::read(root)?, &tree);
     violations.extend(plain::check(&plain::read(root)?));
     violations.extend(CHECKS.iter().flat_map(|check| check(&tree)));
+    let mut notes = length::long_files(&tree);
+    match subjects::read(root) {
+        Ok(log) => violations.extend(subjects::check(&log)),
+        Err(error) => notes.push(format!("skipped: the subjects of commits: {error}")),
+    }
     violations.sort();
     Ok(Report {
         violations,
-        notes: length::long_files(&tree),
-        checks: CHECKS.len() + 2,
+        notes,
+        checks: CHECKS.len() + 3,
         files: tree.files().len(),
         sizes: sizes_of(&tree),
     })

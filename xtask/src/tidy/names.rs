@@ -12,8 +12,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
             violations.push(Violation {
                 path: file.path.clone(),
                 line,
-                what: format!("a module called '{name}'"),
-                remedy: "name it for the one idea that it holds".to_owned(),
+                what: format!("module named '{name}'"),
+                remedy: "name it after its purpose".to_owned(),
             });
         };
         for part in file.path.trim_end_matches(".rs").split('/') {

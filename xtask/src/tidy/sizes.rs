@@ -33,13 +33,13 @@ fn check_against(tree: &Tree, program_lines: usize, longer: &[&str]) -> Vec<Viol
     };
     let sum: usize = files.iter().map(|(_, lines)| lines).sum();
     if sum > program_lines {
-        let what = format!("the program has {sum} lines without tests, past {program_lines}");
-        say(PROGRAM, what, "move what decides or formats into a library");
+        let what = format!("the program has {sum} lines without tests, more than {program_lines}");
+        say(PROGRAM, what, "move decisions and formatting into a library");
     }
     for (path, lines) in files.iter().filter(|(path, _)| path.starts_with(COMMANDS)) {
         if *lines > COMMAND_LINES && !longer.contains(path) {
-            let what = format!("{lines} lines of a command in one file, past {COMMAND_LINES}");
-            say(path, what, "make the command a directory, one file for each step");
+            let what = format!("command file of {lines} lines, more than {COMMAND_LINES}");
+            say(path, what, "split the command into a directory with one file per step");
         }
     }
     for path in longer {

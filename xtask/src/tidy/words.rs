@@ -17,7 +17,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
                 path: file.path.clone(),
                 line: line_of(&file.text, at),
                 what: format!("'{word}'"),
-                remedy: "finish it, or say what is missing in an issue".to_owned(),
+                remedy: "finish it or file an issue".to_owned(),
             }));
         }
     }

@@ -33,7 +33,7 @@ fn device(
         info: DeviceInfo::unknown(DeviceId::from_index(index)),
         sample: Ok(sample),
         processes: Ok(listed.collect()),
-        mig: Ok(Vec::new()),
+        partitions: Ok(Vec::new()),
         details: Ok(DeviceDetails::default()),
     }
 }
@@ -85,6 +85,7 @@ fn gpu_time_is_booked_to_its_user_once() {
     assert_eq!(rows(&accounts), [row("alice", 10.0, 8.0, 0.0, 2_400.0, 4_000)]);
     assert_eq!(accounts.unattributed(), Energy(600_000_000));
     assert_eq!(accounts.gpus()[0].amounts.energy.joules(), 3_000.0);
+    assert_eq!(Energy(7_200_000_000_000).kilowatt_hours(), 2.0);
 }
 
 #[test]
@@ -113,7 +114,7 @@ fn unlisted_memory_gets_a_row_and_remaining_compute() {
     let accounts = accounts(&[device(0, Some(70), &[(1, 1_000, Some(30))], 3_000)]);
     let rows = rows(&accounts);
     assert_eq!(rows[0], row("alice", 2.5, 3.0, 0.0, 900.0, 1_000));
-    assert_eq!(rows[1], row("nobody listed", 7.5, 4.0, 0.0, 1_200.0, 3_000));
+    assert_eq!(rows[1], row("unlisted", 7.5, 4.0, 0.0, 1_200.0, 3_000));
     // The driver's own memory is not booked.
     let rest = idle_device();
     assert_eq!(rest.users().count(), 0);
@@ -145,13 +146,43 @@ fn peak_is_simultaneous_over_all_gpus() {
 fn gap_is_not_booked_but_listed() {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     let busy = || vec![device(0, Some(50), &[(1, 1_000, Some(50))], 4)];
-    for second in [0, 60, 4_000, 4_060, 4_050, 4_110] {
+    // An interval of exactly the longest time is no gap.
+    for second in [0, 60, 360, 4_000, 4_060, 4_050, 4_110] {
         accounts.add(&snapshot(second, busy()), &[], DAY);
     }
-    assert_eq!(accounts.total().held, Duration::from_secs(180));
+    assert_eq!(accounts.total().held, Duration::from_secs(480));
     let gaps = accounts.gaps();
-    assert_eq!((gaps.count, gaps.time, gaps.set_back), (1, Duration::from_secs(3_940), 1));
-    assert_eq!(gaps.longest[0].from, Timestamp(60_000));
+    assert_eq!((gaps.count, gaps.time, gaps.set_back), (1, Duration::from_secs(3_640), 1));
+    assert_eq!(gaps.longest[0].from, Timestamp(360_000));
+    assert_eq!(accounts.span(), Some((Timestamp(0), Timestamp(4_110_000))));
+    assert_eq!(accounts.snapshot_count(), 7);
+}
+
+#[test]
+fn longest_gaps_are_kept() {
+    let mut accounts = Accounts::new(Duration::from_secs(300));
+    let mut second = 0;
+    accounts.add(&snapshot(second, Vec::new()), &[], DAY);
+    for length in 1_001..=1_025 {
+        second += length;
+        accounts.add(&snapshot(second, Vec::new()), &[], DAY);
+    }
+    let lengths: Vec<u64> =
+        accounts.gaps().longest.iter().map(|gap| gap.time().as_secs()).collect();
+    assert_eq!((accounts.gaps().count, lengths), (25, (1_006..=1_025).collect()));
+}
+
+#[test]
+fn held_time_without_any_utilization_is_unmeasured() {
+    let unmeasured = |busy, own: [Option<u64>; 2]| {
+        let listed = [(1, 1_000, own[0]), (2, 1_000, own[1])];
+        accounts(&[device(0, busy, &listed, 4)]).gpus()[0].unmeasured.as_secs()
+    };
+    assert_eq!(unmeasured(None, [None, None]), 10);
+    assert_eq!(unmeasured(None, [Some(5), None]), 10);
+    assert_eq!(unmeasured(None, [Some(5), Some(0)]), 0, "the shares of all are known");
+    assert_eq!(unmeasured(Some(5), [None, None]), 0, "that of the GPU is known");
+    assert_eq!(accounts(&[device(0, None, &[], 4)]).gpus()[0].unmeasured, Duration::ZERO);
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn device(index: usize, shown: &Shown) -> DeviceState {
         info: DeviceInfo::unknown(DeviceId::from_index(index)),
         sample: Ok(sample),
         processes: if shown.listed.is_some() { Ok(listed.collect()) } else { Err(fault) },
-        mig: Ok(Vec::new()),
+        partitions: Ok(Vec::new()),
         details: Ok(DeviceDetails { power: Some(power), ..DeviceDetails::default() }),
     }
 }

@@ -108,7 +108,8 @@ impl Settings {
         };
         match key {
             "limit" => {
-                let bytes = bytes(value).ok_or_else(|| refuse("bytes, or MiB as in 6GiB"))?;
+                let bytes = bytes(value)
+                    .ok_or_else(|| refuse("a size, such as 6GiB or a number of bytes"))?;
                 self.limit = Some(bytes);
             }
             "allow_growth" => self.allow_growth = boolean()?,
@@ -116,7 +117,8 @@ impl Settings {
             "adjacent_regions" => self.adjacent_regions = boolean()?,
             "fragmentation_fraction" => {
                 let share = value.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-                self.fragmentation_fraction = share.ok_or_else(|| refuse("a share from 0 to 1"))?;
+                self.fragmentation_fraction =
+                    share.ok_or_else(|| refuse("a fraction from 0 to 1"))?;
             }
             "back_off" => {
                 self.back_off = match value {

@@ -44,8 +44,8 @@ impl<S> Taking<'_, S> {
         {
             let leases = self.blocking(&self.leases()?)?;
             let standing = Standing { ahead: queue.ahead(), leases, wait_reason: None };
-            let own_look = SLEEP_TIMEOUT * queue.rank().max(1);
-            self.own_look.get_or_insert(self.attempted.saturating_add(own_look));
+            let own_snapshot = SLEEP_TIMEOUT * queue.rank().max(1);
+            self.own_snapshot.get_or_insert(self.attempted.saturating_add(own_snapshot));
             self.has_waited = true;
             return Ok(Attempt::Asleep(before, standing));
         }
@@ -57,14 +57,14 @@ impl<S> Taking<'_, S> {
         let wait_reason = self.wait_reason(held_back.as_ref());
         let is_new = wait_reason.is_none() || !self.has_seen_lately();
         if is_new {
-            let scene = match (self.look)() {
+            let context = match (self.observe)() {
                 Err(error) => return self.silent(error, &before, &queue),
-                Ok(scene) => scene,
+                Ok(context) => context,
             };
             let at = self.clock.monotonic();
             let before = self.pool(&before)?.leases;
             let before = before.into_iter().map(|lease| (lease.id, lease.owner)).collect();
-            self.seen = Some(Seen { scene, at, before });
+            self.seen = Some(Seen { context, at, before });
         }
         // The snapshot may have taken time: read again which leases were granted meanwhile.
         let leases = self.leases()?;
@@ -91,7 +91,7 @@ impl<S> Taking<'_, S> {
     }
 
     fn has_seen_lately(&self) -> bool {
-        self.seen.is_some() && self.clock.monotonic() < self.look_due
+        self.seen.is_some() && self.clock.monotonic() < self.snapshot_expiry
     }
 
     /// Keeps waiting if the driver does not answer a claim that has already waited.
@@ -149,7 +149,7 @@ impl<S> Taking<'_, S> {
     fn hold_back(&self) -> Option<Result<Box<dyn SafeGpuGuard>>> {
         let patience =
             if self.ask.wait == Wait::No { Duration::ZERO } else { SAFE_GPU_POLL_INTERVAL };
-        self.ask.beside_safe_gpu.then(|| self.locks.hold_back_safe_gpu(patience))
+        self.ask.holds_back_safe_gpu.then(|| self.locks.hold_back_safe_gpu(patience))
     }
 
     /// Returns what the last snapshot allows the claim to do; `None` if there is no snapshot.
@@ -162,7 +162,7 @@ impl<S> Taking<'_, S> {
             since.get(place).is_some_and(|since| now.saturating_sub(*since) >= IDLE_CLAIM_TIMEOUT)
         };
         let choose =
-            |claim: &Claim, beside: &[LeaseEntry]| (self.choose)(&seen.scene, claim, beside);
+            |claim: &Claim, others: &[LeaseEntry]| (self.choose)(&seen.context, claim, others);
         let places = queue.earlier();
         let within = self.ask.within.as_ref();
         let claim = &self.ask.claim;

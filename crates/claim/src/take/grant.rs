@@ -37,8 +37,8 @@ impl<S> Taking<'_, S> {
             held => held?,
         };
         let Some(seen) = self.seen.take() else { return Ok(Attempt::Withdrawn(standing)) };
-        let fits = |beside: &[LeaseEntry]| {
-            is_alone((self.choose)(&seen.scene, &exactly(&entry), beside), &entry)
+        let fits = |others: &[LeaseEntry]| {
+            is_alone((self.choose)(&seen.context, &exactly(&entry), others), &entry)
         };
         let patience = CONFLICT_TIMEOUT * 2u32.saturating_pow(self.withdrawals.min(10));
         let end = self.clock.monotonic() + patience.min(MAX_CONFLICT_TIMEOUT);
@@ -47,22 +47,22 @@ impl<S> Taking<'_, S> {
             let Leases { confirmed, attempts } = Leases::read(self.locks)?;
             let (earlier, later): (Vec<LeaseEntry>, Vec<LeaseEntry>) =
                 attempts.into_iter().partition(|other| !entry.is_before(other));
-            let first = self.beside(&entry, [&confirmed[..], &earlier].concat())?;
+            let first = self.competitors(&entry, [&confirmed[..], &earlier].concat())?;
             if !fits(&first) {
                 return Ok(Attempt::Withdrawn(standing));
             }
-            let beside = self.beside(&entry, [confirmed, earlier, later].concat())?;
-            alone = if fits(&beside) { alone + 1 } else { 0 };
+            let others = self.competitors(&entry, [confirmed, earlier, later].concat())?;
+            alone = if fits(&others) { alone + 1 } else { 0 };
             if alone == UNCONTESTED_READS {
                 held.confirm()?;
                 self.place = None;
-                let scene = seen.scene;
+                let context = seen.context;
                 return Ok(Attempt::Taken(Box::new(Taken {
                     entry,
                     held,
                     held_back,
-                    scene,
-                    beside,
+                    context,
+                    others,
                 })));
             }
             if alone > 0 {
@@ -77,7 +77,7 @@ impl<S> Taking<'_, S> {
     }
 
     /// Returns the competitors of an attempt, without the attempt itself.
-    fn beside(
+    fn competitors(
         &self,
         entry: &LeaseEntry,
         leases: Vec<LeaseEntry>,
@@ -88,11 +88,11 @@ impl<S> Taking<'_, S> {
             let what = format!("grant more leases: the user already has {MAX_LEASES_PER_USER}");
             return Err(Error::new(ErrorKind::Invalid, what).into());
         }
-        let mut beside = self.pool(&Ledger::new(leases, Vec::new()))?.leases;
-        let all = beside.len();
-        beside.retain(|lease| !is_same(lease, entry));
-        if beside.len() < all {
-            return Ok(beside);
+        let mut competitors = self.pool(&Ledger::new(leases, Vec::new()))?.leases;
+        let all = competitors.len();
+        competitors.retain(|lease| !is_same(lease, entry));
+        if competitors.len() < all {
+            return Ok(competitors);
         }
         let what = format!("publish lease {}: it is not visible", entry.id);
         Err(Error::new(ErrorKind::Io, what).into())

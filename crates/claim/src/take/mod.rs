@@ -26,7 +26,7 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Takes devices, waiting for them as the request says.
 ///
-/// `look` takes a snapshot of the machine; it is called without holding any lock except safe-gpu's.
+/// `observe` takes a snapshot of the machine; it is called without holding any lock except safe-gpu's.
 /// `choose` is a function of a snapshot, a claim, and the other leases; other claims that come
 /// first appear as leases too. `watch` is called during a wait, at the interval
 /// [`ClaimRequest::pace`], and after each signal.
@@ -37,7 +37,7 @@ pub fn take<S>(
     locks: &dyn LeaseStore,
     clock: &dyn Clock,
     ask: &ClaimRequest,
-    look: &mut dyn FnMut() -> Result<S>,
+    observe: &mut dyn FnMut() -> Result<S>,
     choose: &dyn Fn(&S, &Claim, &[LeaseEntry]) -> Chosen,
     watch: &mut dyn FnMut(&Waiting<'_>) -> ControlFlow<()>,
 ) -> Result<Taken<S>, TakeError> {
@@ -64,18 +64,18 @@ pub fn take<S>(
         locks,
         clock,
         ask,
-        look,
+        observe,
         choose,
         watch,
         start,
         deadline,
         entry,
         place: None,
-        beat: start,
+        renewed: start,
         seen: None,
-        look_due: start,
+        snapshot_expiry: start,
         servable: BTreeMap::new(),
-        own_look: None,
+        own_snapshot: None,
         awake_until: start,
         attempted: start,
         apart: MIN_ATTEMPT_INTERVAL,
@@ -109,7 +109,7 @@ enum Attempt<S> {
 
 /// A snapshot and the leases around it.
 struct Seen<S> {
-    scene: S,
+    context: S,
     at: Duration,
     /// The leases before the snapshot, each with its owner.
     before: Vec<(LeaseId, u32)>,
@@ -119,7 +119,7 @@ struct Taking<'a, S> {
     locks: &'a dyn LeaseStore,
     clock: &'a dyn Clock,
     ask: &'a ClaimRequest,
-    look: &'a mut dyn FnMut() -> Result<S>,
+    observe: &'a mut dyn FnMut() -> Result<S>,
     choose: &'a dyn Fn(&S, &Claim, &[LeaseEntry]) -> Chosen,
     watch: &'a mut dyn FnMut(&Waiting<'_>) -> ControlFlow<()>,
     start: Duration,
@@ -129,16 +129,16 @@ struct Taking<'a, S> {
     /// The claim's place in the queue.
     place: Option<Box<dyn LeaseGuard>>,
     /// When the place was last renewed.
-    beat: Duration,
+    renewed: Duration,
     seen: Option<Seen<S>>,
     /// How long the snapshot remains valid, as the last wait computed it: the queue that the next
     /// attempt reads may be longer by the places of dead claims, and the attempt would return to a
     /// wait that is over.
-    look_due: Duration,
+    snapshot_expiry: Duration,
     /// Since when an earlier claim could have taken devices.
     servable: BTreeMap<QueuePlace, Duration>,
     /// When the claim takes its own snapshot although a claim of its class is before it.
-    own_look: Option<Duration>,
+    own_snapshot: Option<Duration>,
     /// How long it stays awake for that.
     awake_until: Duration,
     /// When the last attempt began.
@@ -168,7 +168,7 @@ impl<S> Taking<'_, S> {
         }
         let now = self.clock.monotonic();
         let is_there = match &self.place {
-            Some(_) if now.saturating_sub(self.beat) < QUEUE_HEARTBEAT => return Ok(()),
+            Some(_) if now.saturating_sub(self.renewed) < QUEUE_HEARTBEAT => return Ok(()),
             Some(place) => place.renew()?,
             None => false,
         };
@@ -176,7 +176,7 @@ impl<S> Taking<'_, S> {
             self.place = None;
             self.place = Some(self.locks.publish(EntryKind::Waiter, &self.entry)?);
         }
-        self.beat = now;
+        self.renewed = now;
         self.observe_safe_gpu(now);
         Ok(())
     }
@@ -184,7 +184,7 @@ impl<S> Taking<'_, S> {
     /// Notes which process holds safe-gpu's lock while other claims are served or wait for it: a
     /// claim that becomes next need not wait again for a holder that has blocked all of them.
     fn observe_safe_gpu(&mut self, now: Duration) {
-        let holder = self.ask.beside_safe_gpu.then(|| self.locks.safe_gpu_holder()).flatten();
+        let holder = self.ask.holds_back_safe_gpu.then(|| self.locks.safe_gpu_holder()).flatten();
         let known = self.holder.take();
         self.holder = holder.map(|holder| match known {
             Some((known, since)) if known == holder => (holder, since),
@@ -217,13 +217,13 @@ impl<S> Taking<'_, S> {
     fn blocking(&self, leases: &Ledger) -> Result<Vec<LeaseEntry>> {
         let Claim { among, except, .. } = &self.ask.claim;
         // A lease on a whole device blocks its MIG devices, which have other names.
-        let is_exact = !among.iter().chain(except).any(DeviceUuid::is_mig);
+        let is_exact = !among.iter().chain(except).any(DeviceUuid::is_partition);
         let may_have = |uuid: &DeviceUuid| {
             (among.is_empty() || among.contains(uuid)) && !except.contains(uuid)
         };
         let mut blocking = self.pool(leases)?.leases;
         blocking.retain(|lease| {
-            let has_mig = lease.devices.iter().any(DeviceUuid::is_mig);
+            let has_mig = lease.devices.iter().any(DeviceUuid::is_partition);
             !is_exact || has_mig || lease.merged.is_some() || lease.devices.iter().any(may_have)
         });
         Ok(blocking)
@@ -239,7 +239,7 @@ impl<S> Taking<'_, S> {
     }
 }
 
-fn look_again(ahead: &Ahead) -> Duration {
+fn snapshot_lifetime(ahead: &Ahead) -> Duration {
     let places = u32::try_from(ahead.count).unwrap_or(1000).min(1000);
     (POLL_INTERVAL + POLL_INTERVAL_PER_PLACE * places).min(MAX_POLL_INTERVAL)
 }

@@ -1,7 +1,7 @@
 //! Waits between attempts: after a conflict, behind a claim of its class, or for a change.
 
 use super::attempt::{AWAKE_PERIOD, SAFE_GPU_POLL_INTERVAL};
-use super::{Taking, look_again};
+use super::{Taking, snapshot_lifetime};
 use crate::queue::Queue;
 use crate::request::{Standing, TakeError, Wait, Waiting};
 use gpu_core::{QUEUE_HEARTBEAT, QueuePlace, Result};
@@ -54,13 +54,13 @@ impl<S> Taking<'_, S> {
             if self.made_last_attempt {
                 return Ok(());
             }
-            if self.own_look.is_some_and(|at| now >= at) {
-                self.own_look = None;
+            if self.own_snapshot.is_some_and(|at| now >= at) {
+                self.own_snapshot = None;
                 self.awake_until = now + AWAKE_PERIOD;
                 return Ok(());
             }
-            let beat = self.beat + QUEUE_HEARTBEAT;
-            if now >= beat {
+            let renewal = self.renewed + QUEUE_HEARTBEAT;
+            if now >= renewal {
                 self.keep_place()?;
                 let waiter = self.locks.waiter(before)?;
                 if waiter.is_none_or(|waiter| waiter.is_stalled) {
@@ -74,9 +74,9 @@ impl<S> Taking<'_, S> {
                 }
                 continue;
             }
-            let slice = self.slice(now, beat);
+            let slice = self.slice(now, renewal);
             if self.locks.wait_for(before, slice)? {
-                self.own_look = None;
+                self.own_snapshot = None;
                 return Ok(());
             }
         }
@@ -90,8 +90,8 @@ impl<S> Taking<'_, S> {
         self.has_waited |= self.seen.is_some();
         let now = self.clock.monotonic();
         let seen = self.seen.as_ref().map_or(now, |seen| seen.at);
-        self.look_due = seen + look_again(&standing.ahead);
-        let mut until = self.look_due;
+        self.snapshot_expiry = seen + snapshot_lifetime(&standing.ahead);
+        let mut until = self.snapshot_expiry;
         if standing.wait_reason.is_some() {
             until = until.min(now + SAFE_GPU_POLL_INTERVAL);
         }
@@ -108,7 +108,7 @@ impl<S> Taking<'_, S> {
                 return Ok(());
             }
             self.keep_place()?;
-            let slice = self.slice(now, until.min(self.beat + QUEUE_HEARTBEAT));
+            let slice = self.slice(now, until.min(self.renewed + QUEUE_HEARTBEAT));
             if self.locks.wait(slice)? {
                 let next = self.attempted + self.apart;
                 self.clock.sleep(next.saturating_sub(self.clock.monotonic()));

@@ -60,12 +60,12 @@ fn refused_attempt_is_repeated() {
 fn chosen_devices_are_required_in_conflict_check() {
     let made = Made::default();
     let checks = std::cell::Cell::new(0);
-    let choose = |scene: &(), claim: &Claim, beside: &[LeaseEntry]| {
+    let choose = |context: &(), claim: &Claim, others: &[LeaseEntry]| {
         if !claim.among.is_empty() {
             assert_eq!((&claim.among, &claim.required), (&devices(&["a", "b"]), &claim.among));
             checks.set(checks.get() + 1);
         }
-        choose(scene, claim, beside)
+        choose(context, claim, others)
     };
     let mut watch = |_: &Waiting<'_>| ControlFlow::Continue(());
     let taken = take(&made, &made, &ask(2, Wait::No), &mut || Ok(()), &choose, &mut watch);

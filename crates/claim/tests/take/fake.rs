@@ -235,16 +235,16 @@ pub(crate) fn ask(count: u32, wait: Wait) -> ClaimRequest {
         command: "own".into(),
         wait,
         pace: Duration::from_millis(100),
-        beside_safe_gpu: false,
+        holds_back_safe_gpu: false,
     }
 }
 
 /// The first free devices; all claims are on whole devices.
-pub(crate) fn choose(_: &(), claim: &Claim, beside: &[LeaseEntry]) -> Chosen {
+pub(crate) fn choose(_: &(), claim: &Claim, others: &[LeaseEntry]) -> Chosen {
     let all = devices(&MACHINE);
     let wanted = |d: &&DeviceUuid| claim.among.is_empty() || claim.among.contains(d);
     let could: Vec<_> = all.iter().filter(wanted).cloned().collect();
-    let taken = |d: &&DeviceUuid| !beside.iter().any(|lease| lease.devices.contains(d));
+    let taken = |d: &&DeviceUuid| !others.iter().any(|lease| lease.devices.contains(d));
     let count = claim.count as usize;
     let free: Vec<_> = could.iter().filter(taken).take(count).cloned().collect();
     match () {

@@ -18,7 +18,7 @@ fn free_devices_are_held_until_drop() {
     made.add(EntryKind::Lease, entry("x", 1, 1, &["a"]));
     let taken = take_now(&made, &ask(2, Wait::No)).ok().unwrap();
     assert_eq!(taken.entry.devices, devices(&["b", "c"]));
-    assert_eq!(taken.beside, [entry("x", 1, 1, &["a"])]);
+    assert_eq!(taken.others, [entry("x", 1, 1, &["a"])]);
     assert!(taken.held_back.is_none());
     assert_eq!(made.entries(EntryKind::Lease).unwrap().len(), 2);
     assert_eq!(made.waiters(), 0);
@@ -125,16 +125,16 @@ fn earliest_attempt_waits_for_later_attempts_to_withdraw() {
 #[test]
 fn attempt_is_confirmed_by_second_uncontested_read() {
     let made = Made::default();
-    let looked = std::cell::Cell::new(0);
-    let mut look = || {
-        looked.set(made.with(|world| world.readings));
+    let readings = std::cell::Cell::new(0);
+    let mut observe = || {
+        readings.set(made.with(|world| world.readings));
         Ok(())
     };
     let mut watch = |_: &Waiting<'_>| ControlFlow::Continue(());
-    let taken = take(&made, &made, &ask(1, Wait::No), &mut look, &choose, &mut watch);
+    let taken = take(&made, &made, &ask(1, Wait::No), &mut observe, &choose, &mut watch);
     assert_eq!(names(taken), ["a"]);
     // One to decide, and two after the attempt was published.
-    assert_eq!(made.with(|world| world.readings) - looked.get(), 3);
+    assert_eq!(made.with(|world| world.readings) - readings.get(), 3);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn transient_driver_failure_does_not_end_waiting_claim() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
     let fails = std::cell::Cell::new(false);
-    let mut look = || match fails.get() {
+    let mut observe = || match fails.get() {
         true => Err(Error::new(MachineFault::NoLibrary, "load the driver's library")),
         false => Ok(()),
     };
@@ -206,7 +206,7 @@ fn transient_driver_failure_does_not_end_waiting_claim() {
         }
         ControlFlow::Continue(())
     };
-    let taken = take(&made, &made, &ask(1, Wait::Forever), &mut look, &choose, &mut watch);
+    let taken = take(&made, &made, &ask(1, Wait::Forever), &mut observe, &choose, &mut watch);
     assert_eq!(names(taken), ["a"]);
     assert!(reported);
 
@@ -217,7 +217,7 @@ fn transient_driver_failure_does_not_end_waiting_claim() {
         ControlFlow::Continue(())
     };
     let before = made.with(|world| world.now);
-    let result = take(&made, &made, &ask(1, Wait::Forever), &mut look, &choose, &mut watch);
+    let result = take(&made, &made, &ask(1, Wait::Forever), &mut observe, &choose, &mut watch);
     assert!(matches!(result, Err(TakeError::Failed(_))));
     let waited = made.with(|world| world.now) - before;
     assert!(waited > Duration::from_secs(600) && waited < Duration::from_secs(620), "{waited:?}");
@@ -227,7 +227,7 @@ fn transient_driver_failure_does_not_end_waiting_claim() {
 fn safe_gpu_lock_is_awaited_for_one_minute() {
     let made = Made::default();
     made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
-    let ask = ClaimRequest { beside_safe_gpu: true, ..ask(1, Wait::Forever) };
+    let ask = ClaimRequest { holds_back_safe_gpu: true, ..ask(1, Wait::Forever) };
     let taken = take_now(&made, &ask).ok().unwrap();
     assert_eq!(taken.held_back.unwrap().err().unwrap().kind(), ErrorKind::TimedOut);
     assert_eq!(made.with(|world| world.now), Duration::from_secs(60));
@@ -239,7 +239,7 @@ fn sleeping_claims_share_the_minute_of_one_safe_gpu() {
         let made = Made::default();
         made.add(EntryKind::Waiter, entry("first", 2, 1, &[]));
         made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
-        let ask = ClaimRequest { beside_safe_gpu: true, ..ask(1, Wait::Forever) };
+        let ask = ClaimRequest { holds_back_safe_gpu: true, ..ask(1, Wait::Forever) };
         let taken = take_while(&made, &ask, |waiting| {
             let seconds = u32::try_from(waiting.waited.as_secs()).unwrap();
             made.with(|world| world.holder = Some(Pid(if changes { seconds } else { 7 })));
@@ -338,9 +338,9 @@ fn equal_claims_of_one_user_sleep_until_predecessor_leaves() {
     for name in ["first", "second"] {
         made.add(EntryKind::Waiter, entry(name, 2, 1, &[]));
     }
-    let mut looks = 0;
-    let mut look = || {
-        looks += 1;
+    let mut snapshots = 0;
+    let mut observe = || {
+        snapshots += 1;
         Ok(())
     };
     let mut watch = |waiting: &Waiting<'_>| {
@@ -356,9 +356,9 @@ fn equal_claims_of_one_user_sleep_until_predecessor_leaves() {
         }
         ControlFlow::Continue(())
     };
-    let taken = take(&made, &made, &ask(1, Wait::Forever), &mut look, &choose, &mut watch);
+    let taken = take(&made, &made, &ask(1, Wait::Forever), &mut observe, &choose, &mut watch);
     assert_eq!(names(taken), ["a"]);
-    assert_eq!(looks, 1, "whoever sleeps asks no driver");
+    assert_eq!(snapshots, 1, "whoever sleeps asks no driver");
     let (beats, sleeps) = made.with(|world| (world.beats, world.sleeps));
     assert!((15..=25).contains(&beats), "every five seconds: {beats}");
     assert!(sleeps > 100);
@@ -412,7 +412,7 @@ fn lease_can_be_nested_in_another() {
     inner.within = Some(outer.clone());
     let first = take_now(&made, &inner).ok().unwrap();
     assert_eq!(first.entry.within, outer.nested());
-    assert_eq!(first.beside, [], "the outer one and those outside of it do not matter");
+    assert_eq!(first.others, [], "the outer one and those outside of it do not matter");
     let second = take_now(&made, &inner).ok().unwrap();
     assert_eq!([first.entry.devices, second.entry.devices].concat(), devices(&["a", "b"]));
     let outside = take_now(&made, &ask(1, Wait::No));
@@ -442,16 +442,18 @@ fn lease_can_be_nested_in_another() {
 #[test]
 fn busy_safe_gpu_is_awaited_and_unusable_lock_is_reported() {
     let made = Made::default();
-    let beside = |wait| ClaimRequest { beside_safe_gpu: true, ..ask(1, wait) };
+    let asking = |wait| ClaimRequest { holds_back_safe_gpu: true, ..ask(1, wait) };
     made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
-    let result = take_now(&made, &beside(Wait::No));
+    let result = take_now(&made, &asking(Wait::No));
     let Err(TakeError::NotNow(standing)) = result else { panic!("safe-gpu is at work") };
-    let Some(WaitReason::SafeGpu(fault)) = standing.wait_reason else { panic!("it is told") };
+    let Some(WaitReason::SafeGpu(fault)) = standing.wait_reason else {
+        panic!("the wait is for safe-gpu")
+    };
     assert_eq!(fault.text, "hold safe-gpu's locks");
-    let result = take_now(&made, &beside(Wait::For(Duration::from_secs(3))));
+    let result = take_now(&made, &asking(Wait::For(Duration::from_secs(3))));
     let Err(TakeError::TimedOut(standing)) = result else { panic!("safe-gpu is at work") };
     assert!(matches!(standing.wait_reason, Some(WaitReason::SafeGpu(_))));
-    let taken = take_while(&made, &beside(Wait::Forever), |waiting| {
+    let taken = take_while(&made, &asking(Wait::Forever), |waiting| {
         assert!(matches!(waiting.wait_reason, Some(WaitReason::SafeGpu(_))));
         if waiting.waited > Duration::from_secs(1) {
             made.with(|world| world.safe_gpu = None);
@@ -460,7 +462,7 @@ fn busy_safe_gpu_is_awaited_and_unusable_lock_is_reported() {
     });
     assert!(matches!(taken.ok().unwrap().held_back, Some(Ok(_))));
     made.with(|world| world.safe_gpu = Some(ErrorKind::Io));
-    let taken = take_now(&made, &beside(Wait::No)).ok().unwrap();
+    let taken = take_now(&made, &asking(Wait::No)).ok().unwrap();
     assert_eq!(taken.held_back.unwrap().err().unwrap().kind(), ErrorKind::Io);
 }
 
@@ -488,7 +490,7 @@ fn user_over_lease_limit_is_refused_while_others_are_served() {
         made.add(EntryKind::Lease, entry(&format!("x-{number}"), number % 100, 1, &["d"]));
     }
     let Err(TakeError::Failed(error)) = take_now(&made, &ask(1, Wait::Forever)) else {
-        panic!("one more would not be told apart")
+        panic!("one more would be indistinguishable")
     };
     assert!(error.to_string().ends_with("the user already has 256"), "{error}");
     assert_eq!(made.with(|world| world.entries.len()), 256);
@@ -500,9 +502,9 @@ fn user_over_lease_limit_is_refused_while_others_are_served() {
 #[test]
 fn failed_device_query_leaves_no_entry() {
     let made = Made::default();
-    let mut look = || Err(Error::new(MachineFault::NoLibrary, "load the driver's library"));
+    let mut observe = || Err(Error::new(MachineFault::NoLibrary, "load the driver's library"));
     let mut watch = |_: &Waiting<'_>| ControlFlow::Continue(());
-    let result = take(&made, &made, &ask(1, Wait::Forever), &mut look, &choose, &mut watch);
+    let result = take(&made, &made, &ask(1, Wait::Forever), &mut observe, &choose, &mut watch);
     assert!(matches!(result, Err(TakeError::Failed(_))));
     assert_eq!(made.with(|world| world.entries.len()), 0);
 }

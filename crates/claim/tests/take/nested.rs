@@ -96,9 +96,9 @@ fn doubly_nested_lease_counts_after_middle_lease_ended() {
     assert_eq!(inner.entry.within, middle.entry.nested());
     assert_eq!(inner.entry.within[1].id, outer.entry.id);
     drop(middle);
-    let beside = take_out_of(&made, Some(&outer.entry), 1).ok().unwrap();
-    assert_eq!(beside.entry.devices, devices(&["b"]), "the first is still in use");
-    assert_eq!(beside.beside, std::slice::from_ref(&inner.entry));
+    let second = take_out_of(&made, Some(&outer.entry), 1).ok().unwrap();
+    assert_eq!(second.entry.devices, devices(&["b"]), "the first is still in use");
+    assert_eq!(second.others, std::slice::from_ref(&inner.entry));
     let more = take_out_of(&made, Some(&outer.entry), 1);
     assert!(matches!(more, Err(TakeError::NotNow { .. })));
     drop(inner);
@@ -114,5 +114,5 @@ fn nested_lease_counts_after_outer_leases_ended() {
     drop(outer);
     let next = take_out_of(&made, None, 1).ok().unwrap();
     assert_eq!(next.entry.devices, devices(&["b"]));
-    assert_eq!(next.beside, [inner.entry]);
+    assert_eq!(next.others, [inner.entry]);
 }

@@ -12,16 +12,16 @@ fn continue_until(end: Duration, waiting: &Waiting<'_>) -> ControlFlow<()> {
 }
 
 /// Returns when a claim that waits in vain takes a snapshot, in milliseconds.
-fn looks(made: &Made, ask: &ClaimRequest, end: Duration) -> Vec<u128> {
-    let mut looks = Vec::new();
-    let mut look = || {
-        looks.push(made.with(|world| world.now.as_millis()));
+fn snapshot_times(made: &Made, ask: &ClaimRequest, end: Duration) -> Vec<u128> {
+    let mut times = Vec::new();
+    let mut observe = || {
+        times.push(made.with(|world| world.now.as_millis()));
         Ok(())
     };
     let mut watch = |waiting: &Waiting<'_>| continue_until(end, waiting);
-    let result = take(made, made, ask, &mut look, &choose, &mut watch);
+    let result = take(made, made, ask, &mut observe, &choose, &mut watch);
     assert!(matches!(result, Err(TakeError::Stopped)));
-    looks
+    times
 }
 
 #[test]
@@ -33,8 +33,8 @@ fn claim_snapshots_get_rarer_with_more_claims_ahead() {
             let waiter = LeaseEntry { owner: 7, ..entry(&format!("w-{number}"), 2, 1, &[]) };
             made.add(EntryKind::Waiter, waiter);
         }
-        let looks = looks(&made, &ask(1, Wait::Forever), Duration::from_secs(25));
-        assert_eq!(looks[..3], [0, interval, 2 * interval], "{ahead} claims are ahead");
+        let times = snapshot_times(&made, &ask(1, Wait::Forever), Duration::from_secs(25));
+        assert_eq!(times[..3], [0, interval, 2 * interval], "{ahead} claims are ahead");
     }
 }
 
@@ -43,15 +43,15 @@ fn claim_snapshots_get_rarer_with_more_claims_ahead() {
 fn claim_behind_safe_gpu_keeps_its_snapshot_interval() {
     let made = Made::default();
     made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
-    let ask = ClaimRequest { beside_safe_gpu: true, ..ask(1, Wait::Forever) };
-    assert_eq!(looks(&made, &ask, Duration::from_secs(7)), [0, 2000, 4000, 6000]);
+    let ask = ClaimRequest { holds_back_safe_gpu: true, ..ask(1, Wait::Forever) };
+    assert_eq!(snapshot_times(&made, &ask, Duration::from_secs(7)), [0, 2000, 4000, 6000]);
 }
 
 #[test]
 fn claim_without_wait_does_not_wait_for_safe_gpu() {
     for (wait, patience) in [(Wait::No, 0), (Wait::Forever, 250)] {
         let made = Made::default();
-        let taken = take_now(&made, &ClaimRequest { beside_safe_gpu: true, ..ask(1, wait) });
+        let taken = take_now(&made, &ClaimRequest { holds_back_safe_gpu: true, ..ask(1, wait) });
         assert_eq!(names(taken), ["a"]);
         assert_eq!(made.with(|world| world.patience), Some(Duration::from_millis(patience)));
     }
@@ -73,9 +73,9 @@ fn queue_place_is_renewed_every_5_s_while_devices_are_busy() {
 fn waiting_claim_tolerates_vanished_devices_for_ten_minutes() {
     let made = Made::default();
     let are_there = Cell::new(true);
-    let mut look = || Ok(are_there.get());
-    let choose = |are_there: &bool, claim: &Claim, beside: &[LeaseEntry]| match are_there {
-        true => choose(&(), claim, beside),
+    let mut observe = || Ok(are_there.get());
+    let choose = |are_there: &bool, claim: &Claim, others: &[LeaseEntry]| match are_there {
+        true => choose(&(), claim, others),
         false => Chosen::Never,
     };
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
@@ -88,7 +88,7 @@ fn waiting_claim_tolerates_vanished_devices_for_ten_minutes() {
         }
         ControlFlow::Continue(())
     };
-    let taken = take(&made, &made, &ask(1, Wait::Forever), &mut look, &choose, &mut watch);
+    let taken = take(&made, &made, &ask(1, Wait::Forever), &mut observe, &choose, &mut watch);
     assert!(taken.is_ok(), "{:?}", taken.err());
 
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
@@ -97,7 +97,7 @@ fn waiting_claim_tolerates_vanished_devices_for_ten_minutes() {
         are_there.set(waiting.waited < Duration::from_secs(10));
         continue_until(Duration::from_secs(2000), waiting)
     };
-    let result = take(&made, &made, &ask(1, Wait::Forever), &mut look, &choose, &mut watch);
+    let result = take(&made, &made, &ask(1, Wait::Forever), &mut observe, &choose, &mut watch);
     assert!(matches!(result, Err(TakeError::Never)), "{:?}", result.err());
     assert_eq!(made.with(|world| world.now) - start, Duration::from_secs(610));
 }
@@ -134,12 +134,12 @@ fn pause_after_conflict_is_1_to_20_ms_and_differs_by_claim() {
     for _ in 0..20 {
         collide(&made, 8);
         let mut times = Vec::new();
-        let mut look = || {
+        let mut observe = || {
             times.push(made.with(|world| world.now.as_millis()));
             Ok(())
         };
         let mut watch = |_: &Waiting<'_>| ControlFlow::Continue(());
-        assert!(take(&made, &made, &ask(1, Wait::No), &mut look, &choose, &mut watch).is_ok());
+        assert!(take(&made, &made, &ask(1, Wait::No), &mut observe, &choose, &mut watch).is_ok());
         pauses.push(times.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>());
         made.end(&id("x"));
     }
@@ -156,19 +156,19 @@ fn attempts_get_rarer_after_futile_changes_without_snapshot() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
     made.with(|world| world.signals = [Duration::ZERO; 8].into());
-    let (mut attempts, mut looks) = (Vec::new(), 0);
-    let mut look = || {
-        looks += 1;
+    let (mut attempts, mut snapshots) = (Vec::new(), 0);
+    let mut observe = || {
+        snapshots += 1;
         Ok(())
     };
     let mut watch = |waiting: &Waiting<'_>| {
         attempts.push(waiting.waited.as_millis());
         continue_until(Duration::from_millis(1200), waiting)
     };
-    let result = take(&made, &made, &ask(1, Wait::Forever), &mut look, &choose, &mut watch);
+    let result = take(&made, &made, &ask(1, Wait::Forever), &mut observe, &choose, &mut watch);
     assert!(matches!(result, Err(TakeError::Stopped)));
     assert_eq!(attempts, [0, 20, 60, 140, 300, 620, 940, 1260]);
-    assert_eq!(looks, 1);
+    assert_eq!(snapshots, 1);
 }
 
 /// A change may be signalled just before it is visible.

@@ -86,17 +86,17 @@ fn third_claim_of_class_checks_devices_after_twice_the_timeout() {
     for (name, count) in [("other", 2), ("first", 1), ("second", 1)] {
         made.add(EntryKind::Waiter, entry(name, 2, count, &[]));
     }
-    let mut first_look = None;
-    let mut look = || {
-        first_look.get_or_insert(made.with(|world| world.now));
+    let mut first_snapshot = None;
+    let mut observe = || {
+        first_snapshot.get_or_insert(made.with(|world| world.now));
         Ok(())
     };
     let mut watch = |_: &Waiting<'_>| ControlFlow::Continue(());
     let wait = Wait::For(Duration::from_secs(600));
     let choose = crate::fake::choose;
-    let taken = take(&made, &made, &ask(1, wait), &mut look, &choose, &mut watch);
+    let taken = take(&made, &made, &ask(1, wait), &mut observe, &choose, &mut watch);
     assert!(taken.is_ok());
-    assert_eq!(first_look.map(|at| at.as_secs()), Some(240));
+    assert_eq!(first_snapshot.map(|at| at.as_secs()), Some(240));
 }
 
 #[test]

@@ -1,23 +1,25 @@
 //! The options of every command.
 
-use super::time;
-use clap::{Args, ValueEnum};
+use super::{named, time};
+use anstream::ColorChoice;
+use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Options of every command.
+/// Global options.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Options of every command")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
     /// Print one JSON object instead of a table.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Leave out headings and advice.
+    /// Omit headings and advice.
     #[arg(long, global = true)]
     pub(crate) quiet: bool,
     /// When to use colour; `auto` honours the terminal, NO_COLOR and CLICOLOR.
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    pub(crate) color: Color,
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto",
+          value_parser = named(&COLORS))]
+    pub(crate) color: ColorChoice,
     /// Use a simulated machine: its name, a directory, or a file written by `record`.
     #[arg(long, global = true, value_name = "NAME|DIR|FILE")]
     pub(crate) sim: Option<PathBuf>,
@@ -29,21 +31,5 @@ pub(crate) struct Global {
     pub(crate) nvml: Option<PathBuf>,
 }
 
-/// When to use colour.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    #[default]
-    Auto,
-    Always,
-    Never,
-}
-
-impl From<Color> for anstream::ColorChoice {
-    fn from(color: Color) -> Self {
-        match color {
-            Color::Auto => anstream::ColorChoice::Auto,
-            Color::Always => anstream::ColorChoice::Always,
-            Color::Never => anstream::ColorChoice::Never,
-        }
-    }
-}
+const COLORS: [(&str, ColorChoice); 3] =
+    [("auto", ColorChoice::Auto), ("always", ColorChoice::Always), ("never", ColorChoice::Never)];

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 // The hosts to query instead of this machine.
 #[derive(Debug, Default, Args)]
 pub(crate) struct HostArgs {
-    /// Ask these hosts over ssh instead of this machine; repeatable.
+    /// Query these hosts over ssh instead of this machine; repeatable.
     #[arg(long = "host", value_name = "HOST,…")]
     pub(crate) named: Vec<String>,
-    /// Ask the hosts that a file lists, or with `slurm` the nodes of the Slurm cluster.
+    /// Query the hosts listed in a file, or with `slurm` the nodes of the Slurm cluster.
     #[arg(long = "hosts-from", value_name = "FILE|slurm")]
     pub(crate) from: Option<PathBuf>,
 }

@@ -14,4 +14,4 @@ pub(crate) use history::{HAS_NO_HISTORY, HistoryArgs};
 pub(crate) use hosts::HostArgs;
 pub(crate) use keep::KeepArgs;
 pub(crate) use values::{named, pid};
-pub(crate) use views::{Fields, Only, Repeat};
+pub(crate) use views::{Asked, Fields, Only, Repeat};

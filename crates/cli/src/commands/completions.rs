@@ -1,70 +1,95 @@
-//! `gpuws completions`: prints a completion script.
+//! `gpuws completions`: prints a completion script, or values for one.
 
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::source;
 use crate::terminal::Screen;
-use clap::builder::PossibleValuesParser;
-use clap::{Args, Command, ValueHint};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Arg, Args, Command, ValueEnum};
 use clap_complete::Shell;
+use gpu_report::completion::{self, Kind};
+use std::str::FromStr;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell.
-    pub(crate) shell: Shell,
+    #[arg(value_parser = printed())]
+    pub(crate) shell: Printed,
 }
 
-/// The completions of bash after an option. clap_complete generates only files for these.
-const IN_BASH: [(&str, &str); 2] = [
-    ("--user)", "compgen -u -- \"${cur}\""),
-    (
-        "--gpu)",
-        "compgen -W \"$(gpuws query --query-gpu=index --format=csv,noheader 2>/dev/null)\" \
-                -- \"${cur}\"",
-    ),
-];
+/// What is printed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Printed {
+    /// The script for a shell.
+    Script(Shell),
+    /// The values that a script requests.
+    Values(Kind),
+}
 
-/// Prints the script that completes the arguments of `command`.
+fn printed() -> impl TypedValueParser<Value = Printed> {
+    let shells = Shell::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    let kinds = Kind::NAMED.iter().map(|(name, _)| PossibleValue::new(*name).hide(true));
+    PossibleValuesParser::new(shells.chain(kinds)).try_map(|given| {
+        match Kind::NAMED.iter().find(|(name, _)| *name == given) {
+            Some((_, kind)) => Ok(Printed::Values(*kind)),
+            None => <Shell as FromStr>::from_str(&given).map(Printed::Script),
+        }
+    })
+}
+
+/// Prints the script that completes the arguments of `command`, or values.
 pub(crate) fn run(
     args: &CompletionsArgs,
+    global: &Global,
     mut command: Command,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    // Adds the options of the commands, which are otherwise built on demand.
-    command.build();
-    let mut command = hinted(command);
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "gpuws", &mut script);
-    if args.shell == Shell::Bash {
-        script = in_bash(&String::from_utf8_lossy(&script)).into_bytes();
-    }
-    screen.raw(&script)?;
+    let printed = match args.shell {
+        Printed::Values(kind) => completion::lines(&values(kind, global)?),
+        Printed::Script(shell) => {
+            // Adds the options of the commands, which are otherwise built on demand.
+            command.build();
+            let (mut command, mut script) = (marked(command), Vec::new());
+            clap_complete::generate(shell, &mut command, "gpuws", &mut script);
+            let script = String::from_utf8_lossy(&script);
+            completion::script(&shell.to_string(), &script, &positionals(&command))
+        }
+    };
+    screen.raw(printed.as_bytes())?;
     Ok(Exit::Done)
 }
 
-/// Adds the names of machines and users. Where no name matches, the shells complete paths.
-fn hinted(command: Command) -> Command {
-    let command = command.mut_args(|arg| match arg.get_id().as_str() {
-        "sim" | "machine" => {
-            let names = gpu_sim::machines().into_iter().map(|machine| machine.name);
-            arg.value_parser(PossibleValuesParser::new(names.collect::<Vec<_>>()))
-        }
-        "user" => arg.value_hint(ValueHint::Username),
-        _ => arg,
-    });
-    command.mut_subcommands(hinted)
+fn values(kind: Kind, global: &Global) -> Result<Vec<(String, String)>, Failure> {
+    if kind == Kind::Machines {
+        let machines = gpu_sim::machines().into_iter();
+        return Ok(machines.map(|known| (known.name.to_owned(), known.description)).collect());
+    }
+    let source = source::open(global)?;
+    if kind == Kind::Leases {
+        let locks = source.lease_store(None)?;
+        return Ok(completion::leases(&gpu_steward::listing(&source.claim_ports(&locks))?));
+    }
+    Ok(kind.on(&source.snapshot()))
 }
 
-fn in_bash(script: &str) -> String {
-    let mut generator = None;
-    let lines = script.lines().map(|line| {
-        let known = IN_BASH.iter().find(|(option, _)| *option == line.trim());
-        match generator.take().filter(|_| line.contains("compgen -f")) {
-            Some(generator) => format!("COMPREPLY=($({generator}))\n"),
-            None => {
-                generator = known.map(|(_, generator)| *generator);
-                format!("{line}\n")
-            }
-        }
+fn kind(arg: &Arg) -> Option<Kind> {
+    Kind::of_argument(arg.get_value_names()?.first()?)
+}
+
+/// Gives each argument of a kind the name of the kind as its only value.
+fn marked(command: Command) -> Command {
+    let command = command.mut_args(|arg| match kind(&arg) {
+        Some(kind) => arg.value_parser(PossibleValuesParser::new([kind.name()])),
+        None if arg.get_id() == "shell" => arg.value_parser(clap::value_parser!(Shell)),
+        None => arg,
     });
-    lines.collect()
+    command.mut_subcommands(marked)
+}
+
+/// Returns the commands with a first argument that completes, and its kind.
+fn positionals(command: &Command) -> Vec<(&str, Kind)> {
+    let first = |sub: &Command| sub.get_positionals().next().and_then(kind);
+    let commands = command.get_subcommands();
+    commands.filter_map(|sub| Some((sub.get_name(), first(sub)?))).collect()
 }

@@ -7,20 +7,25 @@ use crate::source::{Source, opening};
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use clap::Args;
-use gpu_core::Pid;
-use gpu_reaper::{Advice, Diagnosis, Guard, Request};
+use gpu_host::SystemClock;
+use gpu_reaper::Guard;
+use gpu_report::wording::demo;
 use gpu_sim::Simulation;
 use std::path::Path;
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// The machine.
+    /// The machine; or `claims`, for two claims that race for one GPU: a check that exclusion works
+    /// on this machine, in the directory GPUWS_CLAIMS if it is set.
     #[arg(default_value = "p100-ghost")]
     pub(crate) machine: String,
 }
 
 pub(crate) fn run(args: &DemoArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let name = &args.machine;
+    if name == "claims" {
+        return claims(screen);
+    }
     let simulation = Simulation::embedded(name);
     let simulation = simulation.map_err(|error| opening(Some(Path::new(name)), error))?;
     let source = Source::simulated(simulation);
@@ -43,7 +48,7 @@ pub(crate) fn run(args: &DemoArgs, global: &Global, screen: &mut Screen) -> Resu
     super::doctor::show(screen, global, now, &diagnosis)?;
 
     let guard = Guard::new(&*source.host, Vec::new())?;
-    let (request, options) = request(&diagnosis);
+    let (request, options) = demo::request(&diagnosis);
     let plan = gpu_reaper::plan(&snapshots, &diagnosis, &guard, &request);
     chapter(screen, "Decide", &format!("gpuws {sim}reap{options}"))?;
     super::reap::show_plan(screen, now, &diagnosis, &plan, false)?;
@@ -59,26 +64,24 @@ pub(crate) fn run(args: &DemoArgs, global: &Global, screen: &mut Screen) -> Resu
     the_end(screen, &sim)
 }
 
+/// Shows that two claims for one GPU exclude each other, without and with waiting.
+fn claims(screen: &mut Screen) -> Result<Exit, Failure> {
+    let program = std::env::current_exe().map_err(|error| Failure::io("find gpuws", error))?;
+    let mut are_exclusive = true;
+    for (waits, option) in [(false, "--no-wait"), (true, "--wait")] {
+        chapter(screen, "Two claims for GPU 0", &format!("gpuws run --gpu 0 {option} -- JOB"))?;
+        let raced = gpu_machine::race(&program, waits, &SystemClock::new())?;
+        screen.print_all(demo::raced(raced.exits, raced.is_exclusive(), raced.is_shared()))?;
+        are_exclusive &= raced.is_exclusive();
+    }
+    Ok(if are_exclusive { Exit::Done } else { Exit::Remains })
+}
+
 fn the_end(screen: &mut Screen, sim: &str) -> Result<Exit, Failure> {
     screen.print(&Line::new())?;
     let line = Line::new().plain("Each run starts fresh. Try it yourself: ");
     screen.print(&line.accent(format!("gpuws {sim}doctor")))?;
     Ok(Exit::Done)
-}
-
-/// Returns the request that the findings advise, or the default request.
-fn request(diagnosis: &Diagnosis) -> (Request<'static>, String) {
-    let advised = diagnosis.findings.iter().flat_map(|finding| &finding.advice);
-    let mut pids: Vec<Pid> = Vec::new();
-    for advice in advised {
-        match advice {
-            Advice::ReapDevice(_) => return (Request::default(), String::new()),
-            Advice::ReapProcess(pid) if !pids.contains(pid) => pids.push(*pid),
-            _ => {}
-        }
-    }
-    let options: String = pids.iter().map(|pid| format!(" --pid {pid}")).collect();
-    (Request { pids, ..Request::default() }, options)
 }
 
 fn chapter(screen: &mut Screen, title: &str, command: &str) -> Result<(), Failure> {

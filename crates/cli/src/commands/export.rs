@@ -7,7 +7,7 @@ use crate::source::{opening, options};
 use crate::terminal::{Line, Screen, warn};
 use clap::Args;
 use gpu_core::Bytes;
-use gpu_export::{Format, Limits, Looker, Server, Shown};
+use gpu_export::{Format, Limits, Sampler, Server, Shown};
 use gpu_host::{SystemClock, output};
 use gpu_machine::{ExportOptions, ExportedMachine, Next, Options, Requests, driver_deadline};
 use std::net::{SocketAddr, TcpListener};
@@ -19,16 +19,16 @@ const ADDRESS: &str = "expected an IP address and a port, such as 127.0.0.1:9836
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Address to serve on. Anybody who can reach it can read the metrics.
+    /// Address to serve on. Any client that can reach it can read the metrics.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9836",
           value_parser = |text: &str| text.parse::<SocketAddr>().map_err(|_| ADDRESS))]
     pub(crate) listen: SocketAddr,
-    /// Write the metrics once to this file, for the textfile collector of node_exporter, and end;
+    /// Write the metrics once to this file, for the textfile collector of node_exporter, and exit;
     /// `-` is standard output.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "reuse"])]
     pub(crate) textfile: Option<PathBuf>,
-    /// Leave out the ordinary figures, which other exporters have too: memory, utilization,
-    /// temperature, power, energy.
+    /// Omit the figures that other exporters also have: memory, utilization, temperature, power,
+    /// energy.
     #[arg(long)]
     pub(crate) no_gpu_figures: bool,
     /// Also export each process that uses at least this much GPU memory.
@@ -39,7 +39,7 @@ pub(crate) struct ExportArgs {
     /// same name.
     #[arg(long, value_name = "DIR")]
     pub(crate) hpc_job_mapping_dir: Option<PathBuf>,
-    /// Answer a scrape this soon after a look without another look.
+    /// Reuse a snapshot this recent for further scrapes.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) reuse: Duration,
 }
@@ -64,7 +64,7 @@ pub(crate) fn run(
     })
     .map_err(|error| opening(global.sim.as_deref(), error))?;
     if let Some(path) = &args.textfile {
-        let page = Arc::new(machine.look(global.deadline)).page(Format::Text);
+        let page = Arc::new(machine.sample(global.deadline)).page(Format::Text);
         return write(path, &page, screen);
     }
     let requests = Requests::take()?;
@@ -76,11 +76,11 @@ pub(crate) fn run(
     if !global.quiet {
         screen.print(&Line::new().plain(format!("metrics at http://{address}/metrics")))?;
     }
-    let looker = Looker::start(move |left| machine.look(driver_deadline(left)))
+    let sampler = Sampler::start(move |left| machine.sample(driver_deadline(left)))
         .map_err(|error| Failure::io("start a thread", error))?;
     let limits = Limits { reuse: args.reuse, ..Limits::default() };
     let failed = |error| Failure::io(listening(), error);
-    let mut server = Server::new(listener, looker, limits).map_err(failed)?;
+    let mut server = Server::new(listener, sampler, limits).map_err(failed)?;
     let clock = SystemClock::new();
     loop {
         server.run(&clock, requests.arrival()).map_err(failed)?;

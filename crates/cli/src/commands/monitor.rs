@@ -8,7 +8,7 @@ use crate::source;
 use crate::terminal::Screen;
 use clap::Args;
 use gpu_report::csv::Subject;
-use gpu_report::monitor::{Dmon, Look, Page, Pmon, Release, Rows};
+use gpu_report::monitor::{Dmon, Page, Pmon, Release, Rows, Sample};
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ pub(crate) struct PmonArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct Stream {
-    /// Stop after so many samples; default: at Ctrl-C.
+    /// Stop after this many samples; default: on Ctrl-C.
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) count: Option<u32>,
     /// Time between samples.
@@ -54,14 +54,14 @@ pub(crate) fn run(
     repeat::name_origin(&source);
     let (mut page, mut is_first) = (Page::default(), true);
     repeat::times(Some(stream.delay), stream.count, &source, screen, |screen| {
-        let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, rows.groups());
-        let devices = query::shown(&machine, &stream.only.devices)?;
+        let machine = gpu_core::take_inventory(&*source.backend, &*source.host, rows.groups());
+        let devices = query::shown(&machine.driver, &machine.devices, &stream.only.devices)?;
         if devices.is_empty() {
             return query::none_found(screen);
         }
-        let (process, release) = (|pid| query::look_up(&source, pid), Release::of(&machine.driver));
-        let look = Look { devices: &devices, process: &process, release };
-        let text: String = page.lines(rows, &look).iter().flat_map(|line| [line, "\n"]).collect();
+        let (process, release) = (|pid| source.listed_process(pid), Release::of(&machine.driver));
+        let sample = Sample { devices: &devices, process: &process, release };
+        let text: String = page.lines(rows, &sample).iter().flat_map(|line| [line, "\n"]).collect();
         screen.raw(text.as_bytes())?;
         // Only once: the rows of all samples show it.
         let is_first = std::mem::take(&mut is_first);

@@ -7,7 +7,6 @@ use crate::source::Source;
 use crate::terminal::Screen;
 use gpu_core::{Clock, Origin};
 use gpu_host::SystemClock;
-use std::io::Write;
 use std::time::Duration;
 
 /// Shows a view as often as requested, until Ctrl-C or until the reader closes the pipe.
@@ -51,7 +50,6 @@ pub(super) fn name_origin(source: &Source) {
     if origin != Origin::Live {
         let origin = origin.to_string();
         let origin = crate::terminal::clean(&origin);
-        // Without standard error, the label is lost, because standard output has another format.
-        let _ = writeln!(std::io::stderr(), "gpuws: {origin}");
+        crate::terminal::report(format_args!("gpuws: {origin}"));
     }
 }

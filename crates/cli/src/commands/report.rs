@@ -22,26 +22,26 @@ pub(crate) struct ReportArgs {
     /// The rows of the table or the CSV: user, job, gpu or day.
     #[arg(long, value_name = "WHAT", default_value = "user")]
     pub(crate) by: By,
-    /// Leave out what was before: 2026-11-24T10:00, 10:00 of the last day, or -5m from the end.
+    /// Omit earlier samples: 2026-11-24T10:00, 10:00 of the last day, or -5m from the end.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) since: Option<Moment>,
-    /// Leave out what was after.
+    /// Omit later samples.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) until: Option<Moment>,
     /// Use a sample at most this often; 0 uses each one.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time_or_zero)]
     pub(crate) step: Duration,
-    /// Longer intervals between two samples were not watched and are not counted; at least twice
-    /// --step (default: 5m, or twice --step).
+    /// Do not count longer intervals between two samples; at least twice --step (default: 5m, or
+    /// twice --step).
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) gap: Option<Duration>,
-    /// What to print: a table, csv, json, or html with pictures.
+    /// What to print: a table, csv, json, or html with charts.
     #[arg(long, value_name = "FORMAT", default_value = "table", conflicts_with = "json")]
     pub(crate) format: Form,
     /// Write to this new file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Replace the file if it exists, when the report is complete.
+    /// Replace the file if it exists, once the report is complete.
     #[arg(long, requires = "output")]
     pub(crate) force: bool,
 }
@@ -52,7 +52,7 @@ pub(crate) fn run(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let (zone, gap) = (local_time::zone(), gap(args.step, args.gap)?);
-    let part = if args.force { Part::replacing } else { Part::beside };
+    let part = if args.force { Part::replacing } else { Part::create };
     let part = args.output.as_deref().map(part).transpose()?;
     let (mut recorded, path) = (Recorded::open(&args.path)?, args.path.display());
     let span = recorded.span().unwrap_or((Timestamp(0), Timestamp(0)));
@@ -60,12 +60,12 @@ pub(crate) fn run(
     let mut accounts = Accounts::new(gap);
     let mut machines = Machines::default();
     let mut progress = Progress::start(global.quiet);
-    recorded.each(since, until, args.step, |look, leases| {
-        let (done, all) = (look.taken_at.since(since), until.since(since));
+    recorded.each(since, until, args.step, |snapshot, leases| {
+        let (done, all) = (snapshot.taken_at.since(since), until.since(since));
         let percent = done.as_millis() * 100 / all.as_millis().max(1);
         progress.show(|| format!("reading '{path}': {percent} %"));
-        accounts.add(look, leases, day(look.taken_at, &zone));
-        machines.add(look);
+        accounts.add(snapshot, leases, day(snapshot.taken_at, &zone));
+        machines.add(snapshot);
     });
     drop(progress);
     let damage = replay::damage(recorded.damage());

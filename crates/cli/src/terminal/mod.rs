@@ -16,6 +16,7 @@ use anstream::{AutoStream, ColorChoice};
 use gpu_core::Origin;
 use gpu_report::ascii;
 use serde::Serialize;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -30,11 +31,16 @@ const USUAL_WIDTH: usize = 80;
 
 /// Prints a progress message if standard error is a terminal, and a warning anyway.
 pub(crate) fn progress(text: &str) {
-    let mut stderr = io::stderr();
-    if stderr.is_terminal() || text.starts_with("warning: ") {
-        // An error here must not fail the command.
-        let _ = writeln!(stderr, "{}", localized(said(text)));
+    if io::stderr().is_terminal() || text.starts_with("warning: ") {
+        warn(text);
     }
+}
+
+/// Prints a line to standard error in one write, so that concurrent commands keep their lines
+/// apart.
+pub(crate) fn report(line: impl Display) {
+    // If standard error is closed, the command goes on; its exit code reports failures.
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Returns a message of one or several lines, without control characters in it.
@@ -59,8 +65,7 @@ pub(crate) fn localized(text: String) -> String {
 
 /// Prints a note or a warning to standard error.
 pub(crate) fn warn(text: &str) {
-    // An error here must not fail the command.
-    let _ = writeln!(io::stderr(), "{}", localized(said(text)));
+    report(localized(said(text)));
 }
 
 /// Standard output, or a substitute in tests.

@@ -19,6 +19,55 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("gpuws prints UTF-8")
 }
 
+#[test]
+fn visible_devices_are_noted() {
+    let seen = |value: &str| {
+        let set = [("CUDA_VISIBLE_DEVICES", value)];
+        let noted = text(&gpuws(&["--sim", "labbox"], &set));
+        let json = text(&gpuws(&["--sim", "labbox", "status", "--json"], &set));
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let note = noted.lines().find_map(|line| line.strip_prefix("visible here: "));
+        (note.map(str::to_owned), json["visible_gpus"].clone())
+    };
+    let note = |text: &str| Some(text.to_owned());
+    let none = serde_json::json!([]);
+    assert_eq!(seen("2,0"), (note("GPUs 2, 0 (CUDA_VISIBLE_DEVICES=2,0)"), [2, 0].into()));
+    assert_eq!(seen("1"), (note("GPU 1 (CUDA_VISIBLE_DEVICES=1)"), vec![1].into()));
+    assert_eq!(seen(""), (note("no GPU (CUDA_VISIBLE_DEVICES=)"), none));
+    assert!(!printed("--sim labbox").contains("visible here"));
+}
+
+#[test]
+fn process_that_waits_for_the_host_is_possible_after_some_samples() {
+    let shown = printed("--sim slow-loader doctor --samples 3 --every 5");
+    assert!(shown.contains("WAITS FOR THE HOST  GPUs 0, 1 "), "{shown}");
+    assert!(
+        shown.contains("confidence: possible") && shown.contains("704 % CPU over 10 s"),
+        "{shown}"
+    );
+    assert!(!printed("--sim slow-loader doctor").contains("WAITS"));
+    let holder = printed("--sim gtx1080ti-x8-hoarder doctor");
+    assert!(holder.contains("torchrun --nproc-per-node 8"), "{holder}");
+}
+
+#[test]
+fn status_has_the_time_of_the_snapshot() {
+    let words = ["--sim", "labbox"];
+    let shown = text(&gpuws(&words, &[("TZ", "UTC")]));
+    assert_eq!(shown.lines().nth(1), Some("2025-03-03 10:00:00"), "{shown}");
+    let quiet = text(&gpuws(&["--quiet", "--sim", "labbox"], &[("TZ", "UTC")]));
+    assert!(!quiet.contains("10:00:00"), "{quiet}");
+}
+
+#[test]
+fn display_server_is_marked_and_a_column_has_the_type() {
+    let shown = printed("--sim display-single");
+    let row = shown.lines().find(|line| line.contains("Xorg")).expect("its row");
+    assert!(row.ends_with("  display"), "{shown}");
+    let table = printed("--sim display-single status --columns type,display,bus-id");
+    assert!(table.contains("  on  ") && table.lines().any(|line| line.ends_with("  G")), "{table}");
+}
+
 /// Writes a machine of 8 GPUs with 4 processes each, which init has adopted, with the leaders of
 /// their groups gone: an hour old, and each `utilization` percent busy.
 fn eight_by_four(dir: &Path, utilization: u32, more: &str) -> String {

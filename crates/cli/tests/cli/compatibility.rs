@@ -8,7 +8,7 @@ use gpu_core::{
     Bytes, DeviceUuid, EntryKind, LeaseEntry, LeaseStore, Origin, OuterLease, Pid, Share, Timestamp,
 };
 use gpu_history::Reader;
-use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles};
+use gpu_host::{FileLeaseStore, LeaseLocation, Roots, SafeGpuFiles};
 use gpu_sim::Session;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_WRLCK, SEEK_SET, flock};
@@ -118,8 +118,11 @@ fn lacks(earlier: &Value, now: &Value, how: Compared, path: &str) -> Option<Stri
         }
         (Value::Array(earlier), Value::Array(now)) => {
             let are_fewer = earlier.len() > now.len();
-            if how == Compared::Values && earlier.len() != now.len() || now.is_empty() && are_fewer
-            {
+            // Later versions may observe more.
+            let grows = ["evidence", "evidence_codes"].iter().any(|name| path.ends_with(name));
+            let is_other = how == Compared::Values
+                && if grows { are_fewer } else { earlier.len() != now.len() };
+            if is_other || now.is_empty() && are_fewer {
                 return differs();
             }
             let mut pairs = earlier.iter().zip(now).enumerate();
@@ -246,7 +249,7 @@ impl Revived {
     fn store(&self) -> FileLeaseStore {
         let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
         FileLeaseStore::new(
-            Place::dir(self.dir.path()),
+            LeaseLocation::dir(self.dir.path()),
             SafeGpuFiles::below(self.dir.path()),
             roots,
         )

@@ -110,7 +110,7 @@ fn tensorflow_dump_converts_to_segments_and_failed_request() {
     assert_eq!(refused.status.code(), Some(2));
     let output_text = String::from_utf8_lossy(&refused.stderr);
     assert!(
-        output_text.contains("the blocks make up 256 bytes of a segment of 1024"),
+        output_text.contains("the blocks cover 256 bytes of a segment of 1024"),
         "{output_text}"
     );
 }

@@ -9,11 +9,14 @@ const REFUSED: &str = "nvmlDeviceGetComputeRunningProcesses_v3=4,gpu=1";
 /// Hangs at GPU 1, so that GPUs 2 and 3 are not queried.
 const HANGS: &str = "nvmlDeviceGetTemperature=hang,gpu=1";
 
+/// In seconds: long enough for a busy machine to reach the call that hangs.
+const DEADLINE: &str = "3";
+
 /// Runs gpuws on the simulated NVML of a machine with four GPUs, all in use, with a fault.
 fn with(fault: &str, words: &[&str]) -> Output {
     let own = env!("CARGO_BIN_EXE_gpuws");
     let mut command = Command::new(own);
-    command.args(["sim", "healthy-box", "--fault", fault, "--", own, "--deadline", "1"]);
+    command.args(["sim", "healthy-box", "--fault", fault, "--", own, "--deadline", DEADLINE]);
     command.args(words).env_remove("LD_LIBRARY_PATH").env_remove("GPUWS_SIM_SESSION");
     command.env("NO_COLOR", "1").stdin(Stdio::null()).output().unwrap()
 }
@@ -121,7 +124,7 @@ fn query_names_silent_devices_and_exits_with_deadline_code() {
         assert!(rows[1].ends_with("MiB") && rows[3].ends_with("[Unknown Error]"), "{rows:?}");
         let errors = String::from_utf8(output.stderr).unwrap();
         let what = format!(
-            "GPUs 2, 3 did not answer: failed to get an answer from the driver within 1 s: \
+            "GPUs 2, 3 did not answer: failed to get an answer from the driver within {DEADLINE} s: \
              {function} of GPU 2 did not return"
         );
         assert!(errors.contains(&what), "{errors}");

@@ -81,7 +81,7 @@ fn printed_environment_matches_golden_file() {
         ),
         transcript(&[&reported[..], &["--torch-version", "2.9", "--quiet"]].concat(), &[]),
     ];
-    hold("told.txt", &printed.join("\n"));
+    hold("message.txt", &printed.join("\n"));
 }
 
 #[test]
@@ -111,8 +111,8 @@ fn installed_frameworks_are_detected_without_running_python() {
     let python = dir.path().join("bin/python");
     let line = format!("\n# PyTorch 2.10.0+cu128 of {}\n", python.display());
     assert!(shown.replace("\n#  ", "").contains(&line), "{shown}");
-    let told = text(&[&words[..2], &words[3..], &["--torch-version", "2.11"]].concat());
-    assert!(told.contains("\n# PyTorch 2.11\n"), "{told}");
+    let message = text(&[&words[..2], &words[3..], &["--torch-version", "2.11"]].concat());
+    assert!(message.contains("\n# PyTorch 2.11\n"), "{message}");
     // A named framework has the version that is installed.
     let named = [&words[..], &["--framework", "jax"]].concat();
     let named: Value = serde_json::from_slice(&gpuws(&named, &active).stdout).expect("valid JSON");
@@ -210,9 +210,12 @@ fn missing_python_is_reported() {
     for (python, code) in [("/nope", 3), ("python3", 3), ("", 3), ("/", 4)] {
         let output = gpuws(&[&words[..], &[python]].concat(), &[]);
         assert_eq!(output.status.code(), Some(code), "{python}: {output:?}");
-        let told = reported(&output);
+        let message = reported(&output);
         let what = format!("gpuws: failed to find program '{python}'");
-        assert!(told.contains(&what) && told.contains("hint: --python takes a path"), "{told}");
+        assert!(
+            message.contains(&what) && message.contains("hint: --python takes a path"),
+            "{message}"
+        );
         assert_eq!(out(&output), format!("(exit {code})\n"), "eval fails, too");
     }
 }

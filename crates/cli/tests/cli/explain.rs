@@ -285,6 +285,6 @@ fn ranks_of_a_job_are_one_block_and_other_causes_stay_apart() {
         text.contains("8 ranks, GPUs 0–7 (31.75 GiB), each short by 236–306 MiB   lines 1–8"),
         "{text}"
     );
-    assert!(text.contains("GPU 7 is shortest:"), "{text}");
+    assert!(text.contains("GPU 7 lacks the most:"), "{text}");
     assert_eq!(text.matches("Try: ").count(), 2, "{text}");
 }

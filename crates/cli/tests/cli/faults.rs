@@ -200,7 +200,7 @@ fn run_needs_no_home_directory() {
     let warning = "warning: this run has no audit log: failed to create the directory \
                    '/nonexistent'";
     assert!(said.contains(warning), "{said}");
-    assert!(said.contains("set XDG_STATE_HOME to a directory of your own"), "{said}");
+    assert!(said.contains("set XDG_STATE_HOME to a directory that you own"), "{said}");
     assert!(!said.contains("gpuws: failed to create the directory"), "{said}");
 }
 

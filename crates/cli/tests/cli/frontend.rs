@@ -2,16 +2,16 @@
 
 use crate::live::{out, reported, script};
 
-/// `start OPTIONS` starts a run; `supervisor`, `job` and `told` are then written, `$front` is set.
+/// `start OPTIONS` starts a run; `supervisor`, `job` and `message` are then written, `$front` is set.
 const START: &str = r#"
 start() {
-  rm -f supervisor job told
+  rm -f supervisor job message
   "$0" run --gpu 7 --grace 1s "$@" -- sh -c "${BEFORE-}"'
-    echo $PPID > supervisor; echo $$ > job; exec sleep 300' 2> told & front=$!
+    echo $PPID > supervisor; echo $$ > job; exec sleep 300' 2> message & front=$!
   until_so test -s job
 }
 lives() { case "$(cut -d ' ' -f 3 /proc/$1/stat 2> /dev/null)" in ''|Z) false;; esac; }
-has() { grep -c -e "$1" told; }
+has() { grep -c -e "$1" message; }
 "#;
 
 #[test]
@@ -120,9 +120,9 @@ fn granted_devices_are_named() {
 fn json_report_is_the_only_line_of_gpuws() {
     let output = script(
         "twelve-gpus",
-        "\"$0\" run --json -- true 2> told; wc -l < told; head -c 1 told; echo\n\
-         \"$0\" run --quiet -- true 2> told; wc -l < told\n\
-         \"$0\" run -- true 2> told; sed -n '1p;$p' told | cut -c -32",
+        "\"$0\" run --json -- true 2> message; wc -l < message; head -c 1 message; echo\n\
+         \"$0\" run --quiet -- true 2> message; wc -l < message\n\
+         \"$0\" run -- true 2> message; sed -n '1p;$p' message | cut -c -32",
     );
     let expected = "1\n{\n0\ngpuws: simulated machine twelve-\ngpuws: done in ";
     assert!(out(&output).starts_with(expected), "{output:?}");

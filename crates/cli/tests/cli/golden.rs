@@ -104,7 +104,14 @@ fn every_help_text_matches_golden_file() {
     let mut all = vec![transcript(&["--help"]), transcript(&["-h"])];
     all.extend(words.map(|word| transcript(&[word, "--help"])));
     hold("help.txt", all.join("\n"));
-    let fields = ["--help-query-gpu", "--help-query-compute-apps"];
+    let fields = [
+        "--help-query-gpu",
+        "--help-query-compute-apps",
+        "--help-query-accounted-apps",
+        "--help-query-retired-pages",
+        "--help-query-remapped-rows",
+        "--help-query-supported-clocks",
+    ];
     hold("query-fields.txt", fields.map(|option| transcript(&["query", option])).join("\n"));
 }
 
@@ -116,19 +123,6 @@ fn json_of_ghost_walkthrough() {
         let name = format!("p100-ghost.{}.json.txt", words.join("-"));
         hold(&name, transcript(&[&["--sim", "p100-ghost", "--json"], words].concat()));
     }
-}
-
-#[test]
-fn readme_shows_actual_output() {
-    let readme = include_str!("../../../../README.md");
-    let printed = |words: &[&str]| {
-        String::from_utf8(gpuws(words).output().expect("gpuws runs").stdout).expect("UTF-8")
-    };
-    let doctor = printed(&["--sim", "p100-ghost", "doctor"]);
-    assert!(readme.contains(&doctor), "{doctor}");
-    let reap = printed(&["--sim", "p100-ghost", "reap", "--gpu", "0", "--yes"]);
-    let act = reap.find("SIGTERM  ").map(|at| &reap[at..]).expect("it acts");
-    assert!(readme.contains(act), "{act}");
 }
 
 /// Every finding ends with a suggested command, and those of gpuws work.

@@ -28,8 +28,8 @@ fn lines(dir: &Path, line: &str) -> Vec<String> {
 #[test]
 fn recorded_machine_is_shown_and_diagnosed_as_it_was() {
     let dir = dir();
-    let told = lines(dir.path(), "--sim p100-ghost record --for 2m --names past");
-    assert_eq!(told[0].split(',').next(), Some("120 samples written to past"));
+    let message = lines(dir.path(), "--sim p100-ghost record --for 2m --names past");
+    assert_eq!(message[0].split(',').next(), Some("120 samples written to past"));
     assert_eq!(files(&dir.path().join("past")), ["data_2019-11-21", "index_2019-11-21", "lock"]);
 
     let status = lines(dir.path(), "status --replay past --at 2019-11-21T10:30:00Z");
@@ -131,11 +131,11 @@ fn history_is_anonymous_and_not_continued_without_names() {
     assert!(again.stderr.contains("each recorder numbers users anew"), "{}", again.stderr);
     let again = run(dir.path(), "--sim labbox record --for 5s --names past");
     assert_eq!(again.code, 2, "{}", again.stderr);
-    assert!(again.stderr.contains("record names in all of it"), "{}", again.stderr);
+    assert!(again.stderr.contains("always record names"), "{}", again.stderr);
 
     lines(dir.path(), "--sim labbox record --for 5s --names named");
-    let told = lines(dir.path(), "--sim labbox record --for 5s --names named");
-    assert!(told[0].starts_with("5 samples"), "{told:?}");
+    let message = lines(dir.path(), "--sim labbox record --for 5s --names named");
+    assert!(message[0].starts_with("5 samples"), "{message:?}");
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn history_of_another_machine_is_not_continued() {
                    labbox; use another directory";
         assert!(ended.stderr.contains(why), "{command}: {}", ended.stderr);
     }
-    let told = lines(dir.path(), "--sim p100-ghost record --for 60s --names past");
-    assert!(told[0].starts_with("60 samples written to past"), "{told:?}");
+    let message = lines(dir.path(), "--sim p100-ghost record --for 60s --names past");
+    assert!(message[0].starts_with("60 samples written to past"), "{message:?}");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn reports_moment_outside_history_and_missing_history() {
         ("status --replay empty", 2, "history 'empty': it has no sample"),
         ("status --replay missing", 3, "record --for writes a history"),
         ("status --replay past --at soon", 2, "expected e.g. 2026-11-24T10:00"),
-        ("status --replay past -l 1", 2, "-l and --mine are about this machine"),
+        ("status --replay past -l 1", 2, "-l and --mine apply to this machine"),
         ("status --replay past -q", 2, "cannot be used with"),
         ("--sim labbox status --replay past", 2, "cannot be used with"),
         ("--sim labbox doctor --replay past", 2, "cannot be used with"),
@@ -213,8 +213,8 @@ fn recorder_continues_after_unwritable_samples() {
     let wrong = ended.stderr.lines().collect::<Vec<_>>();
     assert_eq!((ended.code, wrong.len()), (1, 2), "{}", ended.stderr);
     assert!(wrong[0].contains("samples are missing: failed to append to '"), "{wrong:?}");
-    let told = ended.stdout.split(' ').next().and_then(|count| count.parse::<u32>().ok());
-    let count = told.expect("the number of samples");
+    let message = ended.stdout.split(' ').next().and_then(|count| count.parse::<u32>().ok());
+    let count = message.expect("the number of samples");
     assert_eq!(wrong[1], format!("gpuws: {} samples could not be written", 300 - count));
     assert!((2..300).contains(&count), "{}", ended.stdout);
     let shown = lines(dir.path(), "report past --step 0");
@@ -302,13 +302,13 @@ fn recorder_reports_removal_of_its_directory() {
     recorder.signal(Signal::SIGSTOP);
     fs::remove_dir_all(recorder.dir.path().join("past")).expect("it is ours");
     recorder.signal(Signal::SIGCONT);
-    let mut told = BufReader::new(recorder.child.stderr.take().expect("a pipe"));
+    let mut message = BufReader::new(recorder.child.stderr.take().expect("a pipe"));
     let mut line = String::new();
-    told.read_line(&mut line).expect("text");
+    message.read_line(&mut line).expect("text");
     assert!(line.contains("samples are missing: failed to open '"), "{line}");
     assert_eq!(recorder.end().code, 1);
     let is_told = |line: String| line.ends_with("could not be written");
-    assert!(told.lines().any(|line| is_told(line.expect("text"))));
+    assert!(message.lines().any(|line| is_told(line.expect("text"))));
 }
 
 #[test]
@@ -328,8 +328,8 @@ fn unwritable_report_error_names_its_file() {
 #[test]
 fn printed_commands_work_for_directory_named_like_an_option() {
     let dir = dir();
-    let told = lines(dir.path(), "--sim labbox record --for 3s --names -- -past");
-    let (_, next) = told[1].split_once("gpuws ").expect("a command");
+    let message = lines(dir.path(), "--sim labbox record --for 3s --names -- -past");
+    let (_, next) = message[1].split_once("gpuws ").expect("a command");
     assert_eq!(next, "top --replay ./-past");
     let status = lines(dir.path(), "status --replay ./-past");
     let next = status.iter().find_map(|line| Some(line.split_once("   gpuws ")?.1)).expect("one");

@@ -3,6 +3,7 @@
 
 use super::live::GPUWS;
 use super::program::{Ended, ended, gpuws, skipped};
+use super::top::{RESTORED, on_terminal};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -225,14 +226,14 @@ fn host_answers_are_merged_and_silence_is_reported() {
     fs::write(lab.path("list"), "# two\na\ndead # gone\n").unwrap();
     let some = lab.gpuws(&["status", "--hosts-from", "list", "--host", "b", "--json"]);
     assert_eq!(some.code, 3, "{}", some.stderr);
-    let told = json(&some);
-    assert_eq!(told["answered_count"], 2);
-    let hosts = told["hosts"].as_array().unwrap();
+    let message = json(&some);
+    assert_eq!(message["answered_count"], 2);
+    let hosts = message["hosts"].as_array().unwrap();
     let names: Vec<&str> = hosts.iter().map(|host| host["host"].as_str().unwrap()).collect();
     assert_eq!(names, ["b", "a", "dead"]);
     assert_eq!(hosts[1]["answer"]["gpus"].as_array().unwrap().len(), 4);
     assert_eq!(hosts[2]["error"]["kind"], "unreachable");
-    assert!(hosts[2]["error"]["what"].as_str().unwrap().contains("refused"), "{told}");
+    assert!(hosts[2]["error"]["what"].as_str().unwrap().contains("refused"), "{message}");
 
     let missing = lab.gpuws(&["status", "--hosts-from", "lost"]);
     assert!(missing.stderr.contains("only 'slurm' means the nodes"), "{}", missing.stderr);
@@ -257,7 +258,7 @@ fn host_output_is_treated_as_hostile() {
     let Some(lab) = Lab::open() else { return };
     let missing = lab.gpuws(&["status", "--host", "odd"]);
     assert_eq!(missing.code, 3);
-    assert!(missing.stdout.contains("odd  no answer: no gpuws there"), "{}", missing.stdout);
+    assert!(missing.stdout.contains("odd  no answer: gpuws not found"), "{}", missing.stdout);
     let head = r#""schema": 1, "origin": "live", "machine": null, "driver_error": null"#;
     let evil = r"\u001b[2J\u202eevil\r\n";
     let gpu = format!(
@@ -295,14 +296,14 @@ fn host_output_is_treated_as_hostile() {
     ] {
         lab.program("odd/gpuws", &says);
         let deadline = if code == 5 { "3s" } else { "120s" };
-        let told = lab.gpuws(&[command, "--host", "odd", "--deadline", deadline]);
-        assert_eq!(told.code, code, "{says}: {}{}", told.stdout, told.stderr);
-        assert!(told.stdout.contains(part), "{part}: {}", told.stdout);
-        assert!(!told.stdout.contains(['\u{1b}', '\u{202e}', '\r']), "{:?}", told.stdout);
+        let message = lab.gpuws(&[command, "--host", "odd", "--deadline", deadline]);
+        assert_eq!(message.code, code, "{says}: {}{}", message.stdout, message.stderr);
+        assert!(message.stdout.contains(part), "{part}: {}", message.stdout);
+        assert!(!message.stdout.contains(['\u{1b}', '\u{202e}', '\r']), "{:?}", message.stdout);
     }
     for name in ["-oProxyCommand=touch planted", "a;touch planted", "$(touch planted)", "a b", ""] {
-        let told = lab.gpuws(&["status", &format!("--host={name}")]);
-        assert_eq!(told.code, 2, "{name}: {}", told.stderr);
+        let message = lab.gpuws(&["status", &format!("--host={name}")]);
+        assert_eq!(message.code, 2, "{name}: {}", message.stderr);
     }
     assert!(!lab.path("planted").exists());
 }
@@ -435,12 +436,12 @@ fn root_starts_no_program_changeable_by_another_user() {
         for path in [dir.path().to_str().unwrap(), "."] {
             let mut command = Command::new(GPUWS);
             command.args(words).current_dir(dir.path()).stdin(Stdio::null());
-            let told = ended(command.env("PATH", path).env("NO_COLOR", "1").output().unwrap());
+            let message = ended(command.env("PATH", path).env("NO_COLOR", "1").output().unwrap());
             assert!(!planted.exists(), "{name} was started");
-            assert_eq!(told.code, 2, "{words:?}: {}", told.stderr);
+            assert_eq!(message.code, 2, "{words:?}: {}", message.stderr);
             let place = format!("'{}'", dir.path().display());
             let parts = [&place, "belongs to user 65534", "hint: root starts only"];
-            assert!(parts.iter().all(|part| told.stderr.contains(part)), "{}", told.stderr);
+            assert!(parts.iter().all(|part| message.stderr.contains(part)), "{}", message.stderr);
         }
     }
 }
@@ -475,9 +476,60 @@ fn host_answer_memory_is_bounded_by_its_text() {
     for words in [&["status"][..], &["status", "--json"], &["doctor"], &["doctor", "--json"]] {
         let words = [words, &["--host", "a,b"]].concat();
         // Writable memory, in KiB; as a value, each array takes 64 bytes.
-        let told = with_ssh(dir.path(), "exec cat answer", "ulimit -d 100000;", &words);
-        assert_eq!(told.code, 0, "{words:?}: {}", told.stderr);
+        let message = with_ssh(dir.path(), "exec cat answer", "ulimit -d 100000;", &words);
+        assert_eq!(message.code, 0, "{words:?}: {}", message.stderr);
     }
+}
+
+#[test]
+fn leases_of_hosts_are_listed_whoever_is_silent() {
+    let dir = tempfile::tempdir().unwrap();
+    let answer = format!("exec {GPUWS} --sim labbox leases --json");
+    let ssh = format!(
+        "case \"$*\" in *' -- a '*) {answer} ;; *' -- odd '*) printf '\\033[2J{{' ;;\n\
+         *) echo 'connect to host: Connection refused' >&2; exit 255 ;; esac"
+    );
+    let words = ["leases", "--host", "a,odd,dead"];
+    let all = with_ssh(dir.path(), &ssh, "", &words);
+    assert_eq!(all.code, 3, "{}", all.stderr);
+    for part in [
+        "a: simulated machine labbox\n",
+        "no leases and no waiting claims: a\n",
+        "odd  no answer: its answer cannot be read: ",
+        "dead  no answer: unreachable: connect to host: Connection refused\n",
+        "1 of 3 hosts answered  ·  0 leases  ·  0 claims waiting\n",
+    ] {
+        assert!(all.stdout.contains(part), "{part}: {}", all.stdout);
+    }
+    assert!(!all.stdout.contains('\u{1b}'), "{}", all.stdout);
+    let words = ["leases", "--host", "a", "--json"];
+    let one = with_ssh(dir.path(), &ssh, "", &words);
+    let answer = &json(&one)["hosts"][0]["answer"];
+    assert_eq!((one.code, &answer["machine"]), (0, &"labbox".into()), "{answer}");
+    assert!(answer["taken_at"].as_str().unwrap().ends_with('Z'), "{answer}");
+}
+
+#[test]
+fn view_of_hosts_shows_answers_and_quits_while_a_host_hangs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().display();
+    let ssh = format!(
+        "#!/bin/sh\ncase \"$*\" in *' -- a '*) exec {GPUWS} status --json ;;\n\
+         *' -- hung '*) echo $$ > {path}/pid; exec sleep 1000 ;;\n\
+         *) echo 'connect to host: Connection refused' >&2; exit 255 ;; esac\n"
+    );
+    fs::write(dir.path().join("ssh"), ssh).unwrap();
+    fs::set_permissions(dir.path().join("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let then = format!("PATH={path}:$PATH; exec \"$0\" top -d 0.1s --host a,hung,dead");
+    let words = ["sim", "labbox", "--", "sh", "-c", &then, GPUWS];
+    let shown = on_terminal((100, 24), "alice=z|paused=q", &words);
+    assert!(shown.starts_with("ended with 0, same settings: True\n"), "{shown}");
+    assert!(shown.ends_with(RESTORED), "{shown}");
+    for part in ["of 3 hosts answered", "hung", "asking …", "dead", "refused", "Scroll"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let hung = fs::read_to_string(dir.path().join("pid")).unwrap();
+    assert!(!Path::new("/proc").join(hung.trim()).exists(), "ssh is left");
 }
 
 #[test]
@@ -489,6 +541,8 @@ fn options_about_one_machine_are_refused() {
         &["status", "--host", "a", "-l"],
         &["status", "--host", "a", "--mine"],
         &["doctor", "--host", "a", "--paste"],
+        &["leases", "--host", "a", "--claims", "."],
+        &["--sim", "labbox", "leases", "--host", "a"],
         &["run", "--host", "a", "--json", "--", "true"],
         &["run", "--host", "a", "--on-death", "keep", "--", "true"],
         &["status", "--hosts-from", "/dev/null"],

@@ -82,7 +82,7 @@ fn with_holder(freezer: &str, text: &str) -> String {
          echo $1 > $F/cgroup.procs; echo FROZEN > $F/freezer.state\n\
          until grep -q FROZEN $F/freezer.state; do sleep 0.02; done\n\
          END\n\
-         keeper() {{ sed -n 's/.*; release now with: kill \\([0-9]*\\)$/\\1/p' told; }}\n\
+         keeper() {{ sed -n 's/.*; release now with: kill \\([0-9]*\\)$/\\1/p' message; }}\n\
          {text}"
     )
 }
@@ -96,10 +96,10 @@ fn frozen_job_is_abandoned_at_time_limit_and_keeps_gpu_leased() {
             freezer.path(),
             r#""$0" run --gpu 7 --time-limit 2s --grace 1s -- sh -c '
                  python3 hold.py & until [ -s up ]; do sleep 0.02; done
-                 echo $! > $F/cgroup.procs; sh freeze $$' > told 2>&1; echo $?
+                 echo $! > $F/cgroup.procs; sh freeze $$' > message 2>&1; echo $?
                "$0" run --gpu 7 --no-wait -- echo granted; echo $?
                echo THAWED > $F/freezer.state
-               "$0" run --gpu 7 --timeout 20s -- echo free; cat told >&2"#,
+               "$0" run --gpu 7 --timeout 20s -- echo free; cat message >&2"#,
         ),
     );
     assert_eq!(out(&output), "124\n75\nfree\n", "{output:?}");
@@ -123,13 +123,13 @@ fn frozen_leftover_holder_keeps_gpu_leased_without_blocking_run() {
             // A reader of the pipe sees its end although the supervisor remains.
             r#"{ "$0" run --gpu 7 --grace 1s --report report -- sh -c '
                    python3 hold.py & until [ -s up ]; do sleep 0.02; done; sh freeze $!; exit 7'
-                 echo $? > code; } 2>&1 | cat > told
+                 echo $? > code; } 2>&1 | cat > message
                cat code; grep -c '"lease_stays":true' report
                "$0" run --gpu 7 --no-wait -- echo granted; echo $?
                leases | grep -c '"leases":\[{'
                echo THAWED > $F/freezer.state
                "$0" run --gpu 7 --timeout 20s -- echo free
-               gone() { ! kill -0 $(keeper); }; until_so gone 2> /dev/null; cat told >&2"#,
+               gone() { ! kill -0 $(keeper); }; until_so gone 2> /dev/null; cat message >&2"#,
         ),
     );
     assert_eq!(out(&output), "7\n1\n75\n1\nfree\n", "{output:?}");
@@ -144,7 +144,7 @@ fn ending_leftover_process_frees_leased_gpu() {
         &with_holder(
             freezer.path(),
             r#""$0" run --gpu 7 --grace 1s -- sh -c '
-                 python3 hold.py & until [ -s up ]; do sleep 0.02; done; sh freeze $!' 2> told
+                 python3 hold.py & until [ -s up ]; do sleep 0.02; done; sh freeze $!' 2> message
                kill -HUP $(keeper); "$0" run --gpu 7 --no-wait -- echo granted; echo $?
                kill $(keeper); "$0" run --gpu 7 --timeout 20s -- echo free"#,
         ),

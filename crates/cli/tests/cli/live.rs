@@ -13,7 +13,7 @@ raise SystemExit(not names)
 ";
 
 /// Variables that would affect gpuws if they were set for these tests.
-const HEEDED: [&str; 16] = [
+pub(crate) const HEEDED: [&str; 16] = [
     "LD_LIBRARY_PATH",
     "GPUWS_SIM_SESSION",
     "GPUWS_CLAIMS",

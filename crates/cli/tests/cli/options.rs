@@ -1,4 +1,4 @@
-//! Options of every command: those without effect are rejected, `--quiet` leaves out headings and
+//! Global options: those without effect are rejected, `--quiet` leaves out headings and
 //! advice, and resource limits of the shell neither end gpuws nor reach the commands that it starts.
 
 use crate::live::{GPUWS, out, reported, script, text};

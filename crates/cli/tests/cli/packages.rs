@@ -18,7 +18,7 @@ fn skip(why: &str) {
 }
 
 /// Returns whether a program can be run here; prints that a test is skipped if not.
-fn runs(program: &str) -> bool {
+pub(crate) fn runs(program: &str) -> bool {
     let mut version = Command::new(program);
     version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let runs = version.status().is_ok();
@@ -244,25 +244,6 @@ fn manual_pages_and_completions_are_valid() {
             assert!(parsed.status.success(), "{shell}: {}", text(&parsed));
         }
         assert!(fs::read_to_string(&file).expect("a script").contains("accept-used"), "{shell}");
-    }
-    if runs("bash") {
-        // Completes as a shell does: the words, and the word to complete. The program found as
-        // `gpuws` prints the GPUs.
-        let script = "source \"$1\"; shift; gpuws() { printf '0\\n1\\n'; }; \
-                      COMP_WORDS=(gpuws \"$@\"); COMP_CWORD=$#; \
-                      _gpuws gpuws \"${@: -1}\" \"${COMP_WORDS[$#-1]}\"; \
-                      printf '%s\\n' \"${COMPREPLY[@]}\"";
-        for (words, completed) in [
-            (&["le"][..], "leases\n"),
-            (&["--sim", "lab"], "labbox\n"),
-            (&["reap", "--sim", "p100"], "p100-ghost\n"),
-            (&["reap", "--user", "roo"], "root\n"),
-            (&["status", "--gpu", ""], "0\n1\n"),
-        ] {
-            let mut bash = Command::new("bash");
-            bash.args(["-c", script, "bash"]).arg(made.join("completions/gpuws.bash")).args(words);
-            assert_eq!(text(&output(&mut bash)), completed, "{words:?}");
-        }
     }
 }
 

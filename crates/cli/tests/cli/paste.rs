@@ -44,6 +44,28 @@ fn noise_and_binary_input_is_rejected() {
 }
 
 #[test]
+fn pasted_log_of_placements_is_counted() {
+    let log = "2026-01-02 03:04:05.6: I some/placer.cc:9] m: (MatMul): \
+               /job:localhost/replica:0/task:0/device:GPU:0\n\
+               v: (Const): /job:localhost/replica:0/task:0/device:CPU:0\n\
+               n: (MatMul): /job:localhost/replica:0/task:0/device:GPU:0\n";
+    let shown = with_input(&["doctor", "--paste"], log.as_bytes());
+    assert_eq!(
+        (shown.code, &*shown.stdout),
+        (0, "placed: 3 operations: 1 on CPU:0, 2 on GPU:0\n"),
+        "{}",
+        shown.stderr
+    );
+    let parsed = with_input(&["parse", "--json", "-"], log.as_bytes());
+    let parsed: serde_json::Value = serde_json::from_str(&parsed.stdout).expect("JSON");
+    assert_eq!(parsed["kind"], "placement");
+    assert_eq!(parsed["placements"][2]["name"], "n");
+    let refused = with_input(&["doctor", "--paste", "--json"], log.as_bytes());
+    assert_eq!((refused.code, &*refused.stdout), (2, ""));
+    assert!(refused.stderr.contains("gpuws parse --json"), "{}", refused.stderr);
+}
+
+#[test]
 fn pasted_output_is_diagnosed() {
     let shipped =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines/p100-ghost");

@@ -14,7 +14,7 @@
 //! Differences that are excluded from the comparison:
 //! - time: the tools print the real time, gpuws that of the simulated machine;
 //! - a lost device: nvidia-smi stops there, gpuws keeps its row and prints `[GPU is lost]`;
-//! - fields that newer nvidia-smi versions added to `--query-gpu` (`LATER`);
+//! - fields and names that newer nvidia-smi versions added to `--query-gpu`;
 //! - values that nvidia-smi 535 queries with functions that the library does not export and the
 //!   simulated one lacks: `enforced.power.limit`, `pcie.link.gen.hostmax`, `addressing_mode`,
 //!   `temperature.gpu.tlimit`, and the processes of `--query-compute-apps`, of which only the
@@ -44,40 +44,34 @@ const LEFT_OUT: &[&str] = &[
 /// Fields whose format nvidia-smi 580 changed: not compared on machines with that driver.
 const CHANGED: &[&str] = &["display_mode", "fabric.state", "fabric.status"];
 
-/// Fields that nvidia-smi 535 does not have.
-const LATER: &[&str] = &[
-    "display_attached",
-    "gpu_recovery_action",
-    "remapped_rows.correctable",
-    "remapped_rows.uncorrectable",
-    "remapped_rows.pending",
-    "remapped_rows.failure",
-    "remapped_rows.histogram.max",
-    "remapped_rows.histogram.high",
-    "remapped_rows.histogram.partial",
-    "remapped_rows.histogram.low",
-    "remapped_rows.histogram.none",
-];
-
 const APP_FIELDS: &str =
     "pid,process_name,used_gpu_memory,gpu_name,gpu_bus_id,gpu_serial,gpu_uuid,name,used_memory";
 
-/// Returns the names of the fields of a row in gpuws, with the aliases of each field.
+/// Returns the names of the fields of a row in gpuws, with the aliases of each field, without the
+/// aliases that nvidia-smi 535 lacks.
 fn names(help: &str) -> Vec<Vec<String>> {
     let listed = printed(&mut gpuws(&["query", help]));
-    // The description is next to the names, or below long ones.
-    let lines = listed.lines().filter(|line| !line.starts_with([' ', '=']));
-    let names = |line: &str| {
-        let names = line.split("  ").next().unwrap_or_default();
-        names.split(" or ").map(str::to_owned).collect()
-    };
-    lines.map(names).collect()
+    let of_535 = |name: &&str| !name.starts_with("gpu.power.");
+    let named = listed.lines().filter_map(names_in);
+    named.map(|names| names.filter(of_535).map(str::to_owned).collect()).collect()
+}
+
+/// Returns the names of a field, if the line of the help has them.
+fn names_in(line: &str) -> Option<impl Iterator<Item = &str>> {
+    Some(line.strip_prefix('"')?.strip_suffix('"')?.split("\" or \""))
+}
+
+/// Returns the names of the fields of nvidia-smi 535, a line each.
+fn kept_names(kept: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(kept);
+    std::fs::read_to_string(path).expect("the names are kept")
 }
 
 /// Returns the compared fields; `pick` selects from the names of each.
 fn compared(pick: impl Fn(&[String]) -> &[String]) -> String {
-    let all = names("--help-query-gpu");
-    let is_compared = |name: &str| !LEFT_OUT.contains(&name) && !LATER.contains(&name);
+    let (all, kept) = (names("--help-query-gpu"), kept_names("query-gpu.names"));
+    let of_535 = |name: &str| kept.split([' ', '\n']).any(|known| known == name);
+    let is_compared = |name: &str| !LEFT_OUT.contains(&name) && of_535(name);
     let compared = all.iter().filter(|names| is_compared(&names[0]));
     compared.flat_map(|names| pick(names)).map(String::as_str).collect::<Vec<_>>().join(",")
 }
@@ -112,10 +106,18 @@ fn hold(ours: &str, kept: &str, what: &dyn std::fmt::Debug) {
     assert!(ours == kept, "{what:?}: gpuws prints\n{ours}\nand the tool\n{kept}");
 }
 
-/// The machines whose driver and devices all respond.
+/// Returns the machines that answer every query and have output of a tool, stored or made now.
 fn machines() -> Vec<&'static str> {
     let names = gpu_sim::machines().into_iter().map(|machine| machine.name);
-    names.filter(|name| !["no-driver", "driver-mismatch", "lost-gpu"].contains(name)).collect()
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers");
+    let is_made = std::env::var_os("GPUWS_NVIDIA_SMI").is_some();
+    let is_stored = |name: &&str| is_made || dir.join(format!("{name}.query-gpu.csv")).exists();
+    let names: Vec<&str> = names
+        .filter(|name| !["no-driver", "driver-mismatch", "lost-gpu"].contains(name))
+        .filter(is_stored)
+        .collect();
+    assert!(names.len() >= 27, "{names:?}");
+    names
 }
 
 #[test]
@@ -174,16 +176,13 @@ fn field_names_match_nvidia_smi() {
         if let Some(program) = std::env::var_os("GPUWS_NVIDIA_SMI") {
             let mut command = gpuws(&["sim", "labbox", "--"]);
             let text = printed(command.arg(program).arg(help));
-            let quoted = |line: &str| {
-                let names = line.strip_prefix('"')?.strip_suffix('"')?;
-                Some(names.split("\" or \"").map(str::to_owned).collect::<Vec<_>>())
-            };
+            let quoted = |line| Some(names_in(line)?.map(str::to_owned).collect());
             let now: Vec<_> = text.lines().filter_map(quoted).map(each_once).collect();
             snapbox::assert_data_eq!(now.join("\n") + "\n", Data::read_from(&path, None).raw());
         }
-        let ours = names(help).into_iter().filter(|names| !LATER.contains(&names[0].as_str()));
-        let ours: Vec<_> = ours.map(each_once).collect();
-        let kept = std::fs::read_to_string(&path).expect("the names are kept");
+        let kept = kept_names(kept);
+        let ours = names(help).into_iter().map(each_once);
+        let ours: Vec<_> = ours.filter(|names| kept.lines().any(|line| line == names)).collect();
         assert_eq!(ours, kept.lines().collect::<Vec<_>>(), "{help}");
     }
 }

@@ -98,7 +98,7 @@ fn lying_kubelet_is_a_warning_and_the_rest_is_shown() {
         (Answer::Noise, "does not speak gRPC"),
         (
             Answer::list(vec![resources("a", "$(reboot)", vec![container("c", "x", &[])])], LIST),
-            "as Kubernetes does not",
+            "that Kubernetes does not allow",
         ),
     ] {
         let kubelet = StandIn::new(Some(answer), None);
@@ -106,7 +106,7 @@ fn lying_kubelet_is_a_warning_and_the_rest_is_shown() {
         assert_eq!(found.status.code(), Some(1), "{}", text(&found.stderr));
         assert_eq!(suspect_pod(&found), Value::Null);
         let warned = text(&found.stderr);
-        assert!(warned.starts_with("gpuws: pods are not named: failed to"), "{warned}");
+        assert!(warned.starts_with("gpuws: pod names are missing: failed to"), "{warned}");
         assert!(warned.contains(expected) && warned.lines().count() == 1, "{warned}");
     }
 }

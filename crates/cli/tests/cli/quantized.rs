@@ -65,8 +65,8 @@ fn verdict_uses_only_understood_properties() {
         assert_eq!(shown, Some(code));
         assert_eq!(out.contains("not understood:"), is_estimate, "{out}");
         let words = match (is_estimate, fits) {
-            (true, true) => "may fit, by an estimate: ",
-            (true, false) => "may not fit: by an estimate, ",
+            (true, true) => "may fit (estimate): ",
+            (true, false) => "may not fit (estimate): ",
             (false, true) => " fits 1 GPU",
             (false, false) => " does not fit: ",
         };
@@ -135,10 +135,10 @@ fn engine_refuses_unloadable_weights() {
             &["transformers cannot load", "NF4"],
         ),
         (&plain, &["--format", "llama", "--weights", "awq"], &["llama.cpp cannot load", "Q4_K_M"]),
-        (&plain, &["--engine", "vllm", "--kv", "Q8_0"], &["does not keep keys", "F8_E4M3"]),
+        (&plain, &["--engine", "vllm", "--kv", "Q8_0"], &["does not support keys", "F8_E4M3"]),
         (&plain, &["--weights", "Q4_9"], &["read the encoding 'Q4_9'", "Q4_K_M"]),
-        (&awq, &["--engine", "llama.cpp"], &["quantized by awq", "--engine vllm"]),
-        (&awq, &["--weights", "fp8"], &["quantized by awq already", "omit --weights"]),
+        (&awq, &["--engine", "llama.cpp"], &["quantized with awq", "--engine vllm"]),
+        (&awq, &["--weights", "fp8"], &["already quantized with awq", "omit --weights"]),
     ] {
         let (code, out, message) = said(&place(config, &[&["--memory", "24GiB"], words].concat()));
         assert_eq!((code, out.as_str()), (Some(2), ""), "{words:?}: {message}");
@@ -219,7 +219,7 @@ fn quantized_checkpoint_has_a_plan_for_a_gguf_file() {
 #[test]
 fn kernels_follow_the_compute_capability() {
     for (machine, weights, code, part) in [
-        ("dgx1-v100", "FP8", 1, "compute capability 7.0, and vLLM with FP8 needs 8.0"),
+        ("dgx1-v100", "FP8", 1, "compute capability 7.0, but vLLM with FP8 needs 8.0"),
         ("dgx1-v100", "AWQ", 1, "vLLM runs weights in F32, F16, GPTQ, NF4"),
         ("dgx1-v100", "NF4", 0, "--quantization bitsandbytes"),
     ] {

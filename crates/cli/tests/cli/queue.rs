@@ -20,7 +20,7 @@ lease() { "$0" run --gpu 7 -- sh -c 'touch leased; until [ -e end ]; do sleep 0.
 
 lease & first=$!
 until_so test -e leased
-eval "own_group $WIDE" > wide 2> wide-told & wide=$!
+eval "own_group $WIDE" > wide 2> wide-message & wide=$!
 until_so one_waits; both="$wide $(cat /proc/$wide/task/$wide/children)"
 [ $STOP = TSTP ] && SENT="-- -$wide" || SENT="$both"
 trap 'touch end; kill -KILL $both 2> /dev/null' EXIT
@@ -49,8 +49,8 @@ missed_beats
 for n in 1 2 3; do "$0" run --no-wait -- echo passed $n; done
 rm leased end
 lease & first=$!; until_so test -e leased
-"$0" run -n 12 --timeout 1s -- true 2> told; echo $?
-named=$(sed -n 's/.*ahead of PID \([0-9]*\) of .*, stopped.*/\1/p' told | head -1)
+"$0" run -n 12 --timeout 1s -- true 2> message; echo $?
+named=$(sed -n 's/.*ahead of PID \([0-9]*\) of .*, stopped.*/\1/p' message | head -1)
 case " $both $$ " in *" $named "*) echo named;; esac
 touch end; wait $first
 is_stopped && kill -s CONT $SENT; 
@@ -71,9 +71,9 @@ fn many_waiting_runs_are_all_served() {
         "dgx1-v100",
         &format!(
             r#"n=0; while [ $n -lt {CROWD} ]; do n=$((n+1))
-               ("$0" run -- sh -c 'echo $CUDA_VISIBLE_DEVICES >> served' 2>> told; echo $? >> codes) &
+               ("$0" run -- sh -c 'echo $CUDA_VISIBLE_DEVICES >> served' 2>> message; echo $? >> codes) &
              done; wait
-             sort codes | uniq -c; wc -l < served; grep -c failed told
+             sort codes | uniq -c; wc -l < served; grep -c failed message
              leases | grep -c '"leases":\[\],"queue":\[\]'"#
         ),
     );

@@ -85,7 +85,10 @@ trace() {
 n=300
 for gpu in $(echo "$CUDA_VISIBLE_DEVICES" | tr , ' '); do
   eval "exec $n< \"\$GPUWS_SIM_SESSION/dev/nvidia$gpu\""
-  if flock -n $n; then echo $RUN > "$LOCKS/run-of-$gpu"; else trace; fi
+  flock -n $n; locked=$?
+  # A killed flock(1) may or may not have the lock. It exits with 1 if another job has it.
+  [ $locked -le 1 ] || { flock -n $n; locked=$?; }
+  if [ $locked = 0 ]; then echo $RUN > "$LOCKS/run-of-$gpu"; else trace; fi
   n=$((n+1))
 done
 echo $RUN >> "$LOCKS/granted"

@@ -59,17 +59,17 @@ fn task_on_each_node_of_ray_reports_its_gpus() {
     assert!(output.status.success(), "{output:?}\n{}", read("log"));
     assert!(read("resources").contains("/4.0 GPU"), "{}", read("resources"));
 
-    let told: Value = serde_json::from_str(&read("answered")).unwrap();
-    assert_eq!((read("code").trim(), &told["answered_count"]), ("0", &1.into()), "{told}");
-    let answer = &told["hosts"][0]["answer"];
+    let message: Value = serde_json::from_str(&read("answered")).unwrap();
+    assert_eq!((read("code").trim(), &message["answered_count"]), ("0", &1.into()), "{message}");
+    let answer = &message["hosts"][0]["answer"];
     assert_eq!(
         (&answer["machine"], answer["gpus"].as_array().unwrap().len()),
         (&"labbox".into(), 4)
     );
 
-    let told: Value = serde_json::from_str(&read("missing")).unwrap();
+    let message: Value = serde_json::from_str(&read("missing")).unwrap();
     assert_eq!(read("code-of-missing").trim(), "3");
-    assert_eq!(told["hosts"][0]["error"]["what"], "no gpuws there");
+    assert_eq!(message["hosts"][0]["error"]["what"], "gpuws not found");
 
     // In the way that doctor identifies an idle worker.
     let worker = read("worker");

@@ -320,7 +320,7 @@ fn timeline_file_is_written_atomically() {
     assert!(replay("step.html").status.success());
     let html = dir.read("step.html");
     assert_eq!(html.matches("<svg ").count(), 2, "one per allocator");
-    assert!(html.contains("attend, models/train.py:31"), "stacks are told");
+    assert!(html.contains("attend, models/train.py:31"), "stacks are shown");
 
     let again = replay("step.svg");
     assert_eq!(again.status.code(), Some(2));

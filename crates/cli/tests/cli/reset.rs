@@ -39,7 +39,7 @@ fn gpu_with_unknown_links_cannot_be_reset() {
         let output_text = String::from_utf8(output.stdout).unwrap();
         assert!(!output_text.contains("can be reset"), "{fault}: {output_text}");
         assert!(
-            output_text.contains("unknown: cannot tell which GPUs share NVLink"),
+            output_text.contains("unknown: cannot determine which GPUs share NVLink"),
             "{fault}: {output_text}"
         );
         let output = of(&["--json", "--yes"]);
@@ -63,7 +63,7 @@ fn reset_where_the_driver_asks_for_a_reboot_says_so() {
     std::fs::write(dir.path().join("machine.toml"), machine).unwrap();
     let output = reset(&[dir.path().to_str().unwrap()], &["0"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("note: the driver asks for a reboot of the machine"), "{text}");
+    assert!(text.contains("note: the driver requests a reboot of the machine"), "{text}");
 }
 
 #[test]

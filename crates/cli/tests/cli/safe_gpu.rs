@@ -236,11 +236,11 @@ fn handoff_without_placeholder_waits_until_only_job_waits() {
         &format!(
             "{CALLS_LATER}export ACTOR=\"$PWD/actor\"\n\
              mv \"$GPUWS_SIM_SESSION/nvml-sim-process\" \"$ACTOR\"\n\
-             \"$0\" run --gpu 0 --handoff-timeout 1h -- sh calls-later 1 2> told > inside & \n\
+             \"$0\" run --gpu 0 --handoff-timeout 1h -- sh calls-later 1 2> message > inside & \n\
              until_so test -s job; (safe_gpu 1 done > outside) & outside=$!\n\
              trap 'kill $outside 2> /dev/null' EXIT\n\
              until_so waits $outside; touch may; until_so waits $(cat job)\n\
-             until_so grep -q \"process $outside,\" told; cat inside outside\n\
+             until_so grep -q \"process $outside,\" message; cat inside outside\n\
              kill $outside; wait; cat inside outside"
         ),
         |output| assert_eq!(out(output), "safe_gpu 0\n", "{output:?}"),
@@ -267,7 +267,7 @@ fn safe_gpu_within_job_does_not_take_device_of_outsider() {
         &format!(
             "{CALLS_LATER}export ACTOR=\"$PWD/actor\"\n\
              mv \"$GPUWS_SIM_SESSION/nvml-sim-process\" \"$ACTOR\"\n\
-             \"$0\" run --gpu 0 --handoff-timeout 1ms -- sh calls-later 1 2> told > inside & \n\
+             \"$0\" run --gpu 0 --handoff-timeout 1ms -- sh calls-later 1 2> message > inside & \n\
              until_so test -s job; (safe_gpu 1 done > outside) & \n\
              until_so grep -q safe_gpu outside; touch may; until_so test -s inside\n\
              touch done; wait; cat outside inside"

@@ -29,7 +29,7 @@ fn only_the_queries_of_safe_gpu_are_answered_inside_a_lease() {
              END\n\
              \"$0\" run --quiet -n 2 --gpu 3,5 -- sh job\n\
              shim=$(\"$0\" run --quiet -- sh -c 'echo ${{PATH%%:*}}')\n\
-             $shim/nvidia-smi {DEVICES}; PATH=$shim:/bin:/usr/bin $shim/nvidia-smi; echo $?"
+             $shim/nvidia-smi {DEVICES}; PATH=$shim:/bin:/usr/bin env -u GPUWS_SIM_SESSION $shim/nvidia-smi; echo $?"
         ),
     );
     let expected = format!(
@@ -104,4 +104,16 @@ fn shim_is_never_in_a_directory_with_a_colon() {
         ),
     );
     assert_eq!(out(&output), format!("{}/.cache/gpuws/bin\n", home.display()), "{output:?}");
+}
+
+/// The link in `PATH` and the session may belong to two installations of gpuws.
+#[test]
+fn two_installations_do_not_execute_each_other_forever() {
+    let output = script(
+        "labbox",
+        "mkdir first; cp \"$0\" copy; ln -s ../copy first/nvidia-smi\n\
+         PATH=$PWD/first:$PATH; export PATH\n\
+         timeout 30 nvidia-smi -L | wc -l; timeout 30 \"$GPUWS_SIM_SESSION/nvidia-smi\" -L | wc -l",
+    );
+    assert_eq!(out(&output), "4\n4\n", "{output:?}");
 }

@@ -34,6 +34,21 @@ fn json(output: &Output) -> serde_json::Value {
 }
 
 #[test]
+fn demo_of_two_claims_shows_exclusion() {
+    let claims = tempfile::tempdir().unwrap();
+    for dir in [None, Some(claims.path())] {
+        let mut demo = command(&["demo", "claims"]);
+        let demo = demo.env_remove("GPUWS_CLAIMS").envs(dir.map(|dir| ("GPUWS_CLAIMS", dir)));
+        let shown = demo.env("CUDA_VISIBLE_DEVICES", "7").output().unwrap();
+        let text = text(&shown.stdout);
+        assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+        assert_eq!(text.matches("Exclusion works").count(), 2, "{text}");
+        assert_eq!(text.matches("exit 0\n").count(), 3, "{text}");
+        assert_eq!(text.matches("exit 75\n").count(), 1, "{text}");
+    }
+}
+
+#[test]
 fn exit_code_of_command_is_propagated() {
     let code =
         |command: &[&str]| gpuws(&[&["sim", "labbox", "--"], command].concat()).status.code();
@@ -189,7 +204,7 @@ fn silent_library_does_not_make_machine_real() {
             let output = within(sim, &[silent, &["status"]].concat());
             let output_text = text(&output.stdout);
             assert!(output_text.starts_with("simulated machine p100-ghost"), "{output:?}");
-            assert!(output_text.contains("nvidia0"), "its processes are told: {output_text}");
+            assert!(output_text.contains("nvidia0"), "its processes are message: {output_text}");
             let output = within(sim, &[silent, &["status", "--json"]].concat());
             assert_eq!(json(&output)["machine"], "p100-ghost", "{output:?}");
 
@@ -524,4 +539,43 @@ fn holders_are_searched_if_requested() {
     let (plain, holders) = (searched(&[]), searched(&["--holders"]));
     assert_ne!(plain, holders, "{plain}");
     assert_eq!(searched(&["--holders", "-q"]), searched(&["-q"]));
+}
+
+/// Without a real nvidia-smi, a session has one: this program in its place.
+#[test]
+fn nvidia_smi_of_a_session_shows_the_simulated_machine() {
+    let answer = |words: &[&str]| {
+        let output = gpuws(&[&["sim", "labbox", "--", "nvidia-smi"], words].concat());
+        let label = format!("{}{}", text(&output.stderr), text(&output.stdout));
+        assert!(label.contains("simulated machine labbox"), "{output:?}");
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        text(&output.stdout)
+    };
+    assert_eq!(answer(&["-L"]).lines().count(), 4);
+    let rows = answer(&["--query-gpu=index,memory.total", "--format=csv,noheader", "-i", "1"]);
+    assert_eq!(rows, "1, 81920 MiB\n");
+    assert!(
+        answer(&[]).contains("| NVIDIA-SMI 535.261.03             Driver Version: 535.261.03 ")
+    );
+    assert!(answer(&["-i", "2"]).contains("|   2  NVIDIA A100-SXM4-80GB          On  |"));
+    // safe-gpu reads these two lines.
+    let details = answer(&["-q", "-i", "1"]);
+    for line in ["Attached GPUs                         : 4\n", "    Display Mode "] {
+        assert!(details.contains(line), "{details}");
+    }
+    assert!(answer(&["-q", "-x"]).contains("<attached_gpus>4</attached_gpus>"));
+    assert!(answer(&["dmon", "-c", "1"]).starts_with("# gpu "));
+    let refused = gpuws(&["sim", "labbox", "--", "nvidia-smi", "--no-such-option"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}
+
+/// A real nvidia-smi in `PATH` takes precedence: it uses the simulated NVML.
+#[test]
+fn real_nvidia_smi_takes_precedence_in_a_session() {
+    let output = script(
+        &["labbox"],
+        "cd \"$GPUWS_SIM_SESSION\" && mkdir real && printf '#!/bin/sh\\necho real $*\\n' > real/nvidia-smi \
+         && chmod +x real/nvidia-smi && PATH=$PWD/real:$PATH nvidia-smi -L",
+    );
+    assert_eq!(text(&output.stdout), "real -L\n", "{output:?}");
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 #[test]
 fn script_failing_to_start_its_worker_does_not_drain_node() {
     let script = "for name in prolog epilog health; do\n\
-                    (ulimit -n 4; exec \"$0\" slurm $name) 2> said; code=$?\n\
+                    (exec 3<&-; ulimit -n 4; exec \"$0\" slurm $name) 2> said; code=$?\n\
                     echo $name $code $(grep -c 'Too many open files' said)\n\
                   done";
     let dir = tempfile::tempdir().unwrap();
@@ -35,10 +35,10 @@ fn unfinished_health_check_drains_the_node() {
     let dir = tempfile::tempdir().unwrap();
     let mut shell = Command::new("sh");
     let output = shell.args(["-c", script, GPUWS]).arg(dir.path()).output().unwrap();
-    let told = out(&output);
-    if told == "skipped\n" {
+    let message = out(&output);
+    if message == "skipped\n" {
         return skipped("device files cannot be made here");
     }
     let update = "update NodeName=n1 State=DRAIN Reason=gpuws: GPU 0 not checked in time";
-    assert_eq!(told, format!("1\n{update}\n"), "{output:?}");
+    assert_eq!(message, format!("1\n{update}\n"), "{output:?}");
 }

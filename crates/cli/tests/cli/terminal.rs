@@ -245,11 +245,11 @@ fn unchanged_status_is_reported_once_and_a_change_soon() {
          hold 0-5 a; first=$!; hold 6-11 b; second=$!\n\
          until_so test -e runs-a; until_so test -e runs-b\n\
          \"$0\" run --quiet -n 12 --timeout 3s -- true 2> quiet\n\
-         \"$0\" run -n 12 -- true 2> told & waiter=$!\n\
-         until_so grep -q waiting told; sleep 4.5; grep -c waiting told\n\
-         kill $first; changed() { [ $(grep -c waiting told) = 2 ]; }\n\
+         \"$0\" run -n 12 -- true 2> message & waiter=$!\n\
+         until_so grep -q waiting message; sleep 4.5; grep -c waiting message\n\
+         kill $first; changed() { [ $(grep -c waiting message) = 2 ]; }\n\
          until_so changed; kill $waiter; wait $waiter; kill $second; wait\n\
-         cut -c -34 told; grep -c 'waiting for' quiet",
+         cut -c -34 message; grep -c 'waiting for' quiet",
     );
     let line = "gpuws: waiting for 12 GPUs; leased";
     let expected = format!(
@@ -291,8 +291,11 @@ fn repeated_status_replaces_the_last_one_on_a_terminal() {
     command.env("TZ", "UTC").env("TERM", "xterm").env("NO_COLOR", "1").stdin(Stdio::null());
     let shown = out(&command.output().unwrap());
     let views: Vec<&str> = shown.split("E[HE[J").skip(1).collect();
-    assert!(views.len() >= 2 && views[0].starts_with("2025-03-03 10:00:00\n"), "{shown}");
-    assert!(views[1].starts_with("2025-03-03 10:00:01\nsimulated machine labbox\n"), "{shown}");
+    assert!(
+        views.len() >= 2 && views[0].starts_with("simulated machine labbox\n2025-03-03 10:00:00\n"),
+        "{shown}"
+    );
+    assert!(views[1].starts_with("simulated machine labbox\n2025-03-03 10:00:01\n"), "{shown}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ const SHELL: &str = "import fcntl, os, pty, select, signal, struct, sys, termios
 rows, columns, steps, *command = sys.argv[1:]
 steps = [step.split('=', 1) for step in steps.split('|') if step]
 signal.alarm(60)
-told, tell = os.pipe()
+message, tell = os.pipe()
 shell, terminal = pty.fork()
 if shell == 0:
     fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', int(rows), int(columns), 0, 0))
@@ -36,8 +36,8 @@ if shell == 0:
         % (os.waitstatus_to_exitcode(status), str(same).encode()))
     os._exit(0)
 os.close(tell)
-told = os.fdopen(told)
-job = int(told.readline().split()[1])
+message = os.fdopen(message)
+job = int(message.readline().split()[1])
 shown, since = b'', 0
 while True:
     if steps and steps[0][0].encode() in shown[since:]:
@@ -50,7 +50,7 @@ while True:
     if not piece: break
     shown += piece
 os.waitpid(shell, 0)
-print(told.read(), end='')
+print(message.read(), end='')
 print(shown.decode().replace('\\x1b', 'E'), end='')
 ";
 
@@ -162,8 +162,8 @@ fn view_ends_process_of_session_and_its_memory_is_freed() {
     let shown = on_terminal((100, 30), steps, &words);
     assert!(shown.starts_with("ended with 0, same settings: True\n"), "{shown}");
     let (_, after) = shown.rsplit_once(RESTORED).expect(&shown);
-    for told in ["SIGTERM", "exited after", "24,580 → 4 MiB   freed 24,576 MiB", "\n2, 4"] {
-        assert!(after.contains(told), "{told}: {shown}");
+    for message in ["SIGTERM", "exited after", "24,580 → 4 MiB   freed 24,576 MiB", "\n2, 4"] {
+        assert!(after.contains(message), "{message}: {shown}");
     }
 }
 
@@ -239,9 +239,9 @@ fn history_is_played_from_a_time_and_sought() {
     assert!(shown.starts_with("ended with 0") && shown.contains("×60"), "{shown}");
     let shown = on_terminal((80, 24), "", &[&TOP[..], &["--replay", path]].concat());
     assert!(shown.starts_with("ended with 2") && shown.contains("cannot be used with"), "{shown}");
-    for (at, told) in [("noon", "expected e.g."), ("10:09", "it covers 2025-03-03 10:00:00")] {
+    for (at, message) in [("noon", "expected e.g."), ("10:09", "it covers 2025-03-03 10:00:00")] {
         let shown = on_terminal((80, 24), "", &["top", "--replay", path, "--at", at]);
-        assert!(shown.starts_with("ended with 2") && shown.contains(told), "{at}: {shown}");
+        assert!(shown.starts_with("ended with 2") && shown.contains(message), "{at}: {shown}");
     }
     let empty = tempfile::tempdir().unwrap();
     let words = ["top", "--replay", empty.path().to_str().unwrap()];
@@ -275,7 +275,7 @@ fn output_without_a_terminal_is_refused() {
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(
-        error.contains("gpuws status tells the same as text") && output.stdout.is_empty(),
+        error.contains("gpuws status prints the same as text") && output.stdout.is_empty(),
         "{error}"
     );
     let mut command = Command::new(GPUWS);

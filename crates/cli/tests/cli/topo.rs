@@ -94,7 +94,7 @@ fn missing_topology_has_hint() {
         assert!(failed.stdout.is_empty(), "{failed:?}");
         let reported = text(failed.stderr);
         assert!(
-            reported.starts_with("gpuws: failed to ask ") && reported.contains(output_text),
+            reported.starts_with("gpuws: failed to query ") && reported.contains(output_text),
             "{reported}"
         );
     }

@@ -68,7 +68,7 @@ fn page_is_written_to_a_file_and_json_to_standard_output() {
     assert_eq!(printed(dir.path(), "report past --format html -o usage.html"), "");
     let page = fs::read_to_string(dir.path().join("usage.html")).expect("it was written");
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
-    for part in ["alice", "nobody listed", "python notebook.py", "<svg ", "prefers-color-scheme"] {
+    for part in ["alice", "unlisted", "python notebook.py", "<svg ", "prefers-color-scheme"] {
         assert!(page.contains(part), "{part}");
     }
     let object: Value = serde_json::from_str(&printed(dir.path(), "--json report past")).unwrap();
@@ -132,7 +132,7 @@ fn report_covers_the_requested_time_and_leaves_gaps_out() {
     assert!(
         gaps.ends_with(
             "\n719 gaps of 11 h 59 min not watched, the longest 60 s from \
-                            2025-03-03 21:58:00\nnothing is counted: no interval is shorter \
+                            2025-03-03 21:58:00\nno usage is counted: no interval is shorter \
                             than --gap\n"
         ),
         "{gaps}"
@@ -155,7 +155,7 @@ fn report_covers_the_requested_time_and_leaves_gaps_out() {
     assert_eq!(never.code, 2, "{}{}", never.stdout, never.stderr);
     let none = run(dir.path(), "report past --until 9999-12-31T23:59:59");
     assert_eq!(none.code, 2, "{}{}", none.stdout, none.stderr);
-    assert!(none.stderr.contains("the calendar does not have this time"), "{}", none.stderr);
+    assert!(none.stderr.contains("the calendar has no such time"), "{}", none.stderr);
     let later = run(dir.path(), "report past --since 2030-01-01");
     let why = "gpuws: failed to find a sample in 'past': it covers 2025-03-03 10:00:00 to ";
     assert!(later.code == 2 && later.stderr.starts_with(why), "{}", later.stderr);

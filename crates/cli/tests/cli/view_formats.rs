@@ -20,6 +20,7 @@ fn hostile_process_name_is_escaped_in_every_format() {
         &["status", "-q"],
         &["status", "-q", "--json"],
         &["status", "--format", "gpustat-json"],
+        &["status", "--format", "nvidia-smi"],
         &["query", "--query-compute-apps=pid,name", "--format=csv"],
         &["reset", "0"],
     ] {
@@ -93,8 +94,8 @@ fn other_locale_gets_ascii() {
         let (code, stdout, stderr) = shown(Some("C"), words);
         assert!(stdout.is_ascii() && stderr.is_ascii(), "{stdout}{stderr}");
         for locale in [None, Some("C.UTF-8")] {
-            let (same, rich, told) = shown(locale, words);
-            assert!(!rich.is_ascii() || !told.is_ascii(), "{rich}{told}");
+            let (same, rich, message) = shown(locale, words);
+            assert!(!rich.is_ascii() || !message.is_ascii(), "{rich}{message}");
             let lines = |text: &str| text.lines().map(|line| line.chars().count()).collect();
             let (rich, plain): (Vec<_>, Vec<_>) = (lines(&rich), lines(&stdout));
             assert_eq!((same, rich), (code, plain));
@@ -134,4 +135,42 @@ fn gpustat_format_selects_devices_or_fails() {
     assert_eq!((some.code, some.stdout.matches("\"index\": ").count()), (0, 1), "{}", some.stderr);
     let missing = of("labbox", "9");
     assert_eq!((missing.code, missing.stdout.as_str()), (2, ""), "{}", missing.stderr);
+}
+
+/// `parse` reads the outputs of nvidia-smi; it finds the same devices and processes in those of
+/// gpuws.
+#[test]
+fn table_and_xml_are_read_back() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let read_back = |machine: &str, form: &[&str]| -> serde_json::Value {
+        let shown = gpuws(dir.path(), &[&["--sim", machine, "status"], form].concat());
+        assert_eq!(shown.code, 0, "{}", shown.stderr);
+        fs::write(dir.path().join("text"), &shown.stdout).unwrap();
+        let parsed = gpuws(dir.path(), &["parse", "text"]);
+        assert_eq!(parsed.code, 0, "{}", parsed.stderr);
+        serde_json::from_str(&parsed.stdout).unwrap()
+    };
+    for machine in ["labbox", "p100-ghost", "gtx1080ti-x8", "mig-a100"] {
+        let status = gpuws(dir.path(), &["--sim", machine, "status", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(&status.stdout).unwrap();
+        for form in [&["-q", "-x"][..], &["--format", "nvidia-smi"]] {
+            let parsed = read_back(machine, form);
+            assert_eq!(parsed["unread"].as_array().map(Vec::len), Some(0), "{form:?}: {parsed}");
+            let (read, shown) = (parsed["gpus"].as_array(), status["gpus"].as_array());
+            let (read, shown) = (read.unwrap(), shown.unwrap());
+            assert_eq!(read.len(), shown.len());
+            for (read, shown) in read.iter().zip(shown) {
+                let mib = shown["memory_used_bytes"].as_u64().map(|bytes| bytes >> 20);
+                assert_eq!(read["memory_used_mib"].as_u64(), mib, "{machine} {form:?}");
+                assert_eq!(read["utilization_percent"], shown["utilization_percent"]);
+                assert_eq!(read["temperature_c"], shown["temperature_c"]);
+                assert_eq!(read["bus_id"], shown["bus_id"]);
+            }
+            let listed = |value: &serde_json::Value| -> usize {
+                value.as_array().into_iter().flatten().filter(|row| row["listed"] != false).count()
+            };
+            let processes = shown.iter().map(|gpu| listed(&gpu["processes"])).sum::<usize>();
+            assert_eq!(listed(&parsed["processes"]), processes, "{machine} {form:?}: {parsed}");
+        }
+    }
 }

@@ -129,8 +129,8 @@ fn streams_parse_back() {
         assert!(!lines.is_empty(), "{words}");
     }
     let lost = gpuws("--sim lost-gpu pmon -c 1");
-    let told = String::from_utf8_lossy(&lost.stderr);
-    assert!(told.contains("GPU 2 did not answer"), "{told}");
+    let message = String::from_utf8_lossy(&lost.stderr);
+    assert!(message.contains("GPU 2 did not answer"), "{message}");
     assert_eq!(lost.status.code(), Some(3));
     for words in ["dmon -c 0", "dmon -s x", "pmon -s p", "dmon -c 1 --json", "pmon -d 0"] {
         let output = gpuws(&format!("--sim labbox {words}"));

@@ -45,6 +45,7 @@ fn ghost_is_raised_once_in_words_with_the_next_command() {
 simulated machine p100-ghost: watched every 5 s; nothing is reaped
 [..]  RAISED      ghost  GPU 0  15,849 MiB  for 1 min
     15,849 of 16,280 MiB used; NVML lists no process; driver overhead explains at most 145 MiB of the rest
+    88 % utilization at 25 of 250 W
     100562 t2t-decoder (admin): nvidia0 nvidiactl nvidia-uvm open for writing and mapped
     next  gpuws --sim p100-ghost reap --gpu 0   shows the plan; add --yes to execute
 
@@ -69,9 +70,12 @@ fn policy_reaps_only_with_both_keys() {
         assert_eq!(events[1]["reap_in_ms"], 240_000);
         assert_eq!(events[1]["dry_run"], true);
     }
-    let told = run(&["--sim", "p100-ghost", "watch", "--for", "30m", "--policy", &policy]);
-    let told = String::from_utf8(told.stdout).unwrap();
-    assert!(told.contains(" would be ended in ") && !told.contains(" will be ended"), "{told}");
+    let message = run(&["--sim", "p100-ghost", "watch", "--for", "30m", "--policy", &policy]);
+    let message = String::from_utf8(message.stdout).unwrap();
+    assert!(
+        message.contains(" would be ended in ") && !message.contains(" will be ended"),
+        "{message}"
+    );
     let refused = watch(&dry, &["--reap"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(reported(&refused).contains("no section [reap] with dry_run = false"), "{refused:?}");
@@ -93,9 +97,9 @@ fn policy_changeable_by_others_is_refused() {
     for words in [["watch", "--check-policy"], ["watch", "--policy"]] {
         let refused = run(&[&words[..], &[open.as_str()]].concat());
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-        let told = reported(&refused);
-        assert!(told.contains("writable by others (mode 0666)"), "{told}");
-        assert!(told.contains("hint: whoever can change a policy"), "{told}");
+        let message = reported(&refused);
+        assert!(message.contains("writable by others (mode 0666)"), "{message}");
+        assert!(message.contains("hint: users who can change a policy"), "{message}");
         let refused = run(&[&words[..], &[wrong.as_str()]].concat());
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
         assert!(reported(&refused).contains("line 2: unknown key 'afer'; did you mean 'after'?"));
@@ -125,13 +129,18 @@ fn policy_changeable_by_others_is_refused() {
     let far = write(dir.path().join("far.toml"), &far, 0o600);
     let warned = run(&["--sim", "p100-ghost", "watch", "--check-policy", &far]);
     assert_eq!(warned.status.code(), Some(0), "{warned:?}");
-    let told = reported(&warned);
-    assert!(told.contains("GPU 77, which this machine does not have") && !told.contains("GPU 0"));
+    let message = reported(&warned);
+    assert!(
+        message.contains("GPU 77, which this machine does not have") && !message.contains("GPU 0")
+    );
     let missing = run(&["watch", "--check-policy", "/nonexistent/policy.toml"]);
     assert_eq!(missing.status.code(), Some(3), "{missing:?}");
-    let told = reported(&missing);
-    assert!(told.contains("read the policy '/nonexistent/policy.toml': no such file"), "{told}");
-    assert!(told.contains("hint: an empty file is a policy"), "{told}");
+    let message = reported(&missing);
+    assert!(
+        message.contains("read the policy '/nonexistent/policy.toml': no such file"),
+        "{message}"
+    );
+    assert!(message.contains("hint: an empty policy reports every finding"), "{message}");
 }
 
 #[test]
@@ -148,8 +157,8 @@ fn program_gets_each_event_and_its_failure_is_not_fatal() {
         let event: Value = serde_json::from_str(&fs::read_to_string(&got).unwrap()).unwrap();
         assert_eq!(event["event"], "raised");
         assert_eq!(event["finding"]["suspects"][0]["pid"], 100_562);
-        let told = reported(&output);
-        assert_eq!(told.contains("exited with 3"), code == "3", "{told}");
+        let message = reported(&output);
+        assert_eq!(message.contains("exited with 3"), code == "3", "{message}");
     }
     let open = write(dir.path().join("open"), &script, 0o777);
     for (program, why) in [(open.as_str(), "writable by others"), ("cat", "which is not absolute")]
@@ -187,15 +196,15 @@ fn hangup_reads_the_policy_again_and_termination_ends_the_watch() {
     let path = dir.path().join("policy.toml");
     write(path.clone(), "[findings]\nafter = \"1m\"\n", 0o600);
     let (mut child, _lines) = started(&path);
-    let mut told = BufReader::new(child.stderr.take().unwrap());
+    let mut message = BufReader::new(child.stderr.take().unwrap());
     for (text, expected) in [
-        ("[findings]\nafter = \"2m\"\n", "read again"),
-        ("[findings]\nafer = \"2m\"\n", "the policy stays as it was: failed to read the policy"),
+        ("[findings]\nafter = \"2m\"\n", "reloaded"),
+        ("[findings]\nafer = \"2m\"\n", "the policy is unchanged: failed to read the policy"),
     ] {
         write(path.clone(), text, 0o600);
         signal(&child, rustix::process::Signal::HUP);
         let mut line = String::new();
-        told.read_line(&mut line).unwrap();
+        message.read_line(&mut line).unwrap();
         assert!(line.contains(expected), "{line}");
     }
     signal(&child, rustix::process::Signal::TERM);

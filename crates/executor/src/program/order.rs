@@ -3,7 +3,7 @@
 use super::variables::{Variables, is_handle};
 use super::{Fetch, Input, Program, ProgramError, Task};
 use crate::graph::{NodeIx, TaskGraph};
-use crate::operation::{Operation, Update};
+use crate::operation::Operation;
 use gpu_graph::{Graph, Node, NodeId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -202,11 +202,8 @@ impl Build<'_> {
                 node.inputs.iter().map(|from| from.node).chain(node.controls.iter().copied());
             self.edges.extend(before.map(|from| (self.at[&from], to)));
             let is_handle = operation == Operation::Identity && self.variables.of(*id, 0).is_some();
-            for (index, input) in inputs.iter().enumerate() {
-                let Input::Variable(of) = input else { continue };
-                let is_target = matches!(operation, Operation::Assign(_)) && index == 0;
-                let is_replaced = operation == Operation::Assign(Update::Replace) && is_target;
-                if !is_handle && !is_replaced {
+            for input in inputs.iter().filter(|_| !is_handle) {
+                if let Input::Variable(of) = input {
                     self.reads_variable(*of, to);
                 }
             }
@@ -249,5 +246,57 @@ impl Build<'_> {
         self.reads.push(reads);
         self.edges.extend((0..last).map(|task| (task, last)));
         fetches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_graph::Registry;
+    use gpu_graph::read::{self, Limits};
+
+    /// Returns the edges between tasks, by name, without those to the fetches.
+    fn edges(fetches: &[&str]) -> String {
+        let node = |name: &str, op: &str, inputs: &str, attrs: &str| {
+            format!(
+                r#"{{"name": "{name}", "op": "{op}", "inputs": [{inputs}], "attrs": {{{attrs}}}}}"#
+            )
+        };
+        let of = |key: &str| format!(r#""{key}": {{"type": "float"}}"#);
+        let (float, shape) = (of("dtype"), r#""shape": {"shape": []}"#);
+        let variable = format!("{float}, {shape}");
+        let value = format!(
+            r#"{float}, "value": {{"tensor": {{"dtype": "float", "shape": [], "values": [1]}}}}"#
+        );
+        let nodes = [
+            node("v", "VariableV2", "", &variable),
+            node("w", "VariableV2", "", &variable),
+            node("one", "Const", "", &value),
+            node("v/Assign", "Assign", r#""v", "one""#, &of("T")),
+            node("w/Assign", "Assign", r#""w", "v""#, &of("T")),
+            node("read", "Identity", r#""w""#, &of("T")),
+            node("more", "AssignAdd", r#""w", "v""#, &of("T")),
+            node("again", "Assign", r#""v", "w""#, &of("T")),
+        ];
+        let file = format!("{{\"nodes\": [{}]}}", nodes.join(","));
+        let document = read::graph(file.as_bytes(), &Limits::default()).expect("it is well-formed");
+        let graph = Graph::build(document.graph, &Registry::tensorflow()).expect("it can be built");
+        let fetches: Vec<String> = fetches.iter().map(|name| (*name).to_owned()).collect();
+        let program = prepare(&graph, &fetches).expect("it has kernels");
+        let all = (0..program.order.len() as u32).map(NodeIx);
+        let name = |at: NodeIx| program.order.name(at).to_string();
+        let edges = all.flat_map(|from| program.order.successors(from).map(move |to| (from, to)));
+        let edges = edges.map(|(from, to)| [name(from), name(to)]);
+        let edges = edges.filter(|[_, to]| to != "fetch").map(|edge| edge.join(" "));
+        edges.collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn uses_of_a_variable_wait_for_each_other() {
+        let expected = "v v/Assign, v w/Assign, w w/Assign, one v/Assign, v/Assign w/Assign, \
+                        v/Assign more, v/Assign again, w/Assign read, w/Assign more, \
+                        w/Assign again, v more, v again, w read, w more, w again, read more, \
+                        more again";
+        assert_eq!(edges(&["read", "more", "again"]), expected);
     }
 }

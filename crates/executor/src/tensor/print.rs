@@ -70,8 +70,8 @@ fn nested<'a>(
                 Some(_) => words.next().map_or("", String::as_str),
                 None => "...",
             };
-            let space = usize::from(at > 0);
-            if at > 0 && line + space + word.len() > width - 1 {
+            // A space before the word, and a bracket or a space after it.
+            if at > 0 && line + word.len() + 2 > width {
                 text.push('\n');
                 text.push_str(&indent);
                 line = depth;
@@ -238,6 +238,13 @@ mod tests {
         assert_eq!(text(&[2], vec![0.1_f32 + 0.2, 1.0]), "[0.3 1. ]");
         assert_eq!(text(&[2], vec![1.0_f64 / 3.0, 1.0]), "[0.33333333 1.        ]");
         assert_eq!(text(&[2], vec![1e10_f64, 1.5]), "[1.0e+10 1.5e+00]");
+        assert_eq!(
+            text(&[2], vec![1.123_456_789_123e10_f64, 1.0]),
+            "[1.12345679e+10 1.00000000e+00]"
+        );
+        // The shortest text that identifies the number, not all its digits: it is 12300000256.
+        assert_eq!(text(&[2], vec![1.23e10_f32, 1.0]), "[1.23e+10 1.00e+00]");
+        assert_eq!(text(&[], vec![1.23456789012e20_f64]), "1.23456789012e+20");
         assert_eq!(text(&[2], vec![f32::NAN, -1.0]), "[nan -1.]");
         assert_eq!(text(&[1, 2, 2], vec![1_i32, -20, 3, 4]), "[[[  1 -20]\n  [  3   4]]]");
         assert_eq!(text(&[2, 1, 1], vec![7_i64, 8]), "[[[7]]\n\n [[8]]]");
@@ -260,8 +267,28 @@ mod tests {
             "[ 0.  1.  2.  3.  4.  5.  6.  7.  8.  9. 10. 11. 12. 13. 14. 15. 16. 17."
         );
         assert!(lines.lines().nth(1).unwrap().starts_with(" 18. 19."), "{lines}");
+        // A line has at most 74 characters before its bracket.
+        let ones = text(&[38], vec![1_i32; 38]);
+        assert_eq!(ones, format!("[{}\n 1]", ["1"; 37].join(" ")));
+        // A dimension of six elements has nothing between its ends.
+        assert_eq!(
+            text(&[6, 200], vec![5_i32; 1200]),
+            format!("[{}]", ["[5 5 5 ... 5 5 5]"; 6].join("\n "))
+        );
         assert_eq!(text(&[1001], vec![5_i32; 1001]), "[5 5 5 ... 5 5 5]");
+        assert_eq!(text(&[1000], vec![5_i32; 1000]).matches('5').count(), 1000);
         let rows = text(&[1001, 1], vec![5_i32; 1001]);
         assert_eq!(rows, "[[5]\n [5]\n [5]\n ...\n [5]\n [5]\n [5]]");
+    }
+
+    #[test]
+    fn deep_array_breaks_no_line_before_its_first_element() {
+        let (open, close) = ("[".repeat(40), "]".repeat(40));
+        assert_eq!(text(&[1; 40], vec![5_i32]), format!("{open}5{close}"));
+        // 39 outer brackets leave 36 characters to a line, fewer than its brackets take.
+        let mut shape = vec![1; 40];
+        shape[39] = 2;
+        let indent = " ".repeat(40);
+        assert_eq!(text(&shape, vec![5_i32, 6]), format!("{open}5\n{indent}6{close}"));
     }
 }

@@ -186,6 +186,7 @@ mod tests {
             r#"{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"gpu:1"}}"#,
             r#"{"ph":"M","name":"thread_name","pid":0,"tid":0,"args":{"name":"stream \"0\""}}"#,
             r#"{"ph":"X","name":"a\"\u000a\u202e","pid":0,"tid":0,"cat":"node","ts":0.000,"dur":1.500,"args":{"node":0}}"#,
+            r#""ts":2.000,"dur":0.001,"args":{"node":1}}"#,
             r#"{"ph":"s","name":"edge","pid":0,"tid":0,"cat":"edge","id":0,"ts":1.499}"#,
             r#"{"ph":"f","name":"edge","pid":1,"tid":1,"cat":"edge","id":0,"ts":2.000,"bp":"e"}"#,
         ] {

@@ -188,13 +188,8 @@ mod tests {
     fn long_node_keeps_its_name_next_to_short_ones() {
         let names = ["constant", "product", "sum"].map(Into::into).into();
         let graph = TaskGraph::with_names(3, [], names).expect("no cycle");
-        let span = |node, start_nanos, end_nanos| Span {
-            node: NodeIx(node),
-            lane: 0,
-            start_nanos,
-            end_nanos,
-        };
-        let spans = vec![span(0, 0, 0), span(1, 0, 1_000_000_000), span(2, 999_999_999, 1 << 30)];
+        let spans =
+            vec![span(0, 0, 0, 0), span(1, 0, 0, 1_000_000_000), span(2, 0, 999_999_999, 1 << 30)];
         let picture = svg(&Trace { lanes: lanes(1), spans }, &graph, "short");
         assert!(picture.contains("<title>product 1000 ms, with 1 shorter</title>"), "{picture}");
         assert!(
@@ -207,6 +202,72 @@ mod tests {
     fn lanes_are_limited() {
         let graph = TaskGraph::from_edges(0, []).expect("no cycle");
         let picture = svg(&Trace { lanes: lanes(300), spans: Vec::new() }, &graph, "wide");
-        assert!(picture.contains("… 44 more"), "{picture}");
+        assert!(picture.contains("<text x=\"16\" y=\"6716\">… 44 more</text>"), "{picture}");
+        let picture = svg(&Trace { lanes: lanes(256), spans: Vec::new() }, &graph, "wide");
+        assert!(!picture.contains("more"), "{picture}");
+    }
+
+    fn span(node: u32, lane: u32, start_nanos: u64, end_nanos: u64) -> Span {
+        Span { node: NodeIx(node), lane, start_nanos, end_nanos }
+    }
+
+    #[test]
+    fn each_lane_has_a_row_and_each_node_a_bar_at_its_time() {
+        let names = ["load", "a-long-name", "x"].map(Into::into).into();
+        let graph = TaskGraph::with_names(3, [], names).expect("no cycle");
+        // The second bar is as wide as six letters, the third too narrow for its name.
+        let spans = vec![span(0, 0, 0, 400), span(1, 1, 500, 548), span(2, 1, 953, 1000)];
+        let picture = svg(&Trace { lanes: lanes(2), spans }, &graph, "run");
+        let (_, drawn) = picture.split_once("</style>\n").expect("it has a style");
+        assert!(picture.contains("viewBox=\"0 0 1212 120\" width=\"1212\" height=\"120\""));
+        assert_eq!(
+            drawn,
+            r#"<text x="16" y="28">run: 1000 ns</text>
+<text x="16" y="58">gpu:0 &lt;script&gt;</text>
+<rect class="lane" x="196" y="44" width="1000" height="20"/>
+<rect class="bar c0" x="196" y="44" width="400" height="20"><title>load 400 ns</title></rect>
+<text x="200" y="58">load</text>
+<text x="16" y="84">gpu:0 &lt;script&gt;</text>
+<rect class="lane" x="196" y="70" width="1000" height="20"/>
+<rect class="bar c1" x="696" y="70" width="48" height="20"><title>a-long-name 48 ns</title></rect>
+<text x="700" y="84">a-long…</text>
+<rect class="bar c2" x="1149" y="70" width="47" height="20"><title>x 47 ns</title></rect>
+</svg>
+"#
+        );
+    }
+
+    #[test]
+    fn nodes_that_start_at_the_same_unit_share_a_bar_named_after_the_longest() {
+        let spans = [
+            span(0, 0, 0, 2000),
+            span(1, 0, 500, 600),
+            // Drawn as long as the first, which keeps its name.
+            span(6, 0, 600, 2000),
+            span(2, 0, 1000, 1000),
+            span(3, 0, 2000, 2000),
+            span(4, 0, 2100, 5000),
+            span(5, 0, 3000, 4000),
+        ];
+        let spans: Vec<&Span> = spans.iter().collect();
+        let bars = bars(&spans, 1_000_000).into_iter();
+        let bars: Vec<_> =
+            bars.map(|bar| (bar.from, bar.to, bar.more, bar.longest.node.0)).collect();
+        assert_eq!(bars, [(0, 2, 3, 0), (2, 5, 1, 4), (3, 4, 0, 5)]);
+    }
+
+    #[test]
+    fn duration_has_at_least_three_digits() {
+        for (nanos, expected) in [
+            (0, "0 ns"),
+            (9_999, "9999 ns"),
+            (10_000, "10 µs"),
+            (9_999_999, "9999 µs"),
+            (10_000_000, "10 ms"),
+            (9_999_999_999, "9999 ms"),
+            (10_000_000_000, "10 s"),
+        ] {
+            assert_eq!(duration(nanos), expected);
+        }
     }
 }

@@ -157,8 +157,8 @@ proptest! {
             }
             for (from, to) in &edges {
                 let (from, to) = (*from as usize, *to as usize);
-                let is_far = placed[from].device != placed[to].device;
-                let arrives = times[from].1 + if is_far { delay } else { 0 };
+                let crosses_devices = placed[from].device != placed[to].device;
+                let arrives = times[from].1 + if crosses_devices { delay } else { 0 };
                 prop_assert!(times[to].0 >= arrives);
             }
             for (at, span) in trace.spans.iter().enumerate() {

@@ -1,5 +1,7 @@
 //! Runs on threads.
 
+use crate::Ticks;
+use gpu_core::Clock;
 use gpu_executor::{Cancel, Context, NodeIx, Options, Pool, RunError, TaskGraph};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -34,9 +36,49 @@ fn kernels_borrow_data_of_the_caller() {
 }
 
 #[test]
+fn context_has_the_thread_and_the_number_of_threads() {
+    for threads in [1, 3] {
+        let pool = Pool::new(threads).expect("threads can be created");
+        let kernel = move |_: NodeIx, context: &Context<'_, '_>| {
+            assert_eq!(context.threads(), threads);
+            assert!(context.thread() < threads);
+            let shown = format!("Context {{ thread: {}, .. }}", context.thread());
+            assert_eq!(format!("{context:?}"), shown);
+            Ok::<(), Infallible>(())
+        };
+        let report = pool.run(fan(8), kernel, &Options::default()).expect("no kernel fails");
+        assert_eq!(report.nodes, 10);
+    }
+    assert_eq!(Context::alone().threads(), 1);
+}
+
+#[test]
+fn clock_records_when_each_node_ran() {
+    for threads in [1, 2] {
+        let pool = Pool::new(threads).expect("threads can be created");
+        let run = |options: &Options| {
+            let edges = [(0, 1), (1, 2)];
+            pool.run(graph(3, &edges), |_, _| Ok::<(), ()>(()), options).expect("no kernel fails")
+        };
+        let clock: Arc<dyn Clock> = Arc::new(Ticks::default());
+        let options = Options { clock: Some(clock), ..Options::default() };
+        assert_eq!(format!("{options:?}"), "Options { cancel: None, has_clock: true }");
+        let trace = run(&options).trace.expect("there is a clock");
+        let times = trace.spans.iter().map(|of| (of.node.0, of.start_nanos, of.end_nanos));
+        // The clock is read once before the run, and before and after each node.
+        let expected = [(0, 1000, 2000), (1, 3000, 4000), (2, 5000, 6000)];
+        assert_eq!(times.collect::<Vec<_>>(), expected);
+        let lanes: Vec<_> = trace.lanes.iter().map(|of| (&*of.process, &*of.name)).collect();
+        assert_eq!(lanes, [("threads", "thread 0"), ("threads", "thread 1")][..threads]);
+        assert_eq!(run(&Options::default()).trace, None);
+    }
+}
+
+#[test]
 fn empty_graph_runs() {
     for threads in [1, 2] {
         let pool = Pool::new(threads).expect("threads can be created");
+        assert_eq!(format!("{pool:?}"), format!("Pool {{ threads: {threads}, .. }}"));
         let report = pool.run(graph(0, &[]), |_, _| Ok::<(), ()>(()), &Options::default());
         assert_eq!(report.expect("there is no kernel").nodes, 0);
     }

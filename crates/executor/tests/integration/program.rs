@@ -1,11 +1,16 @@
 //! Values of graphs, compared with figures computed by hand by TensorFlow's definitions.
 
-use gpu_core::Bytes;
+use crate::Ticks;
+use gpu_core::{Bytes, Rates};
 use gpu_executor::{
-    Data, OpError, Options, Program, ProgramError, ProgramOptions, RunError, RunLimits,
+    Data, NodeIx, OpError, Options, PlacedGraph, Port, Program, ProgramError, ProgramOptions, Ran,
+    RunError, RunLimits, TaskGraph, ValueError, Values, run_placed,
 };
+use gpu_graph::cost::Cluster;
+use gpu_graph::placer::place;
 use gpu_graph::read::{self, Limits};
-use gpu_graph::{Graph, Registry, replicate};
+use gpu_graph::{Device, DeviceSet, Graph, Registry, replicate};
+use std::sync::Arc;
 
 /// Reads a graph in our JSON form; operations are those of TensorFlow.
 fn graph(nodes: &str) -> Graph {
@@ -122,6 +127,12 @@ fn sums_and_relu_follow_their_attributes() {
     assert_eq!(of("[-1]", "[1]", true), "[[4.]\n [9.]]");
     assert_eq!(of("[1, 0]", "[2]", false), "13.0");
     assert_eq!(of("[]", "[0]", false), "[[1. 0. 3.]\n [4. 5. 0.]]");
+    let long = [
+        constant("x", "float", "[2, 3]", "[1, -2, 3, 4, 5, -6]"),
+        constant("axes", "int64", "[1]", "[1]"),
+        node("s", "Sum", "float", r#""x", "axes""#, r#", "Tidx": {"type": "int64"}"#),
+    ];
+    assert_eq!(value(&long, "s:0"), "[2. 3.]");
 }
 
 #[test]
@@ -209,6 +220,79 @@ fn initializers_run_first_and_in_the_order_of_their_variables() {
 }
 
 #[test]
+fn initializer_is_the_assignment_named_after_its_variable_or_else_the_first() {
+    let of = |names: [&str; 2]| {
+        let assign = |name: &str, from: &str| {
+            node(name, "Assign", "int32", &format!(r#""v", "{from}""#), "")
+        };
+        let nodes = [
+            variable("v", "int32", "[]"),
+            constant("one", "int32", "[]", "[1]"),
+            constant("two", "int32", "[]", "[2]"),
+            assign(names[0], "one"),
+            assign(names[1], "two"),
+            node("r", "Identity", "int32", r#""v""#, ""),
+        ];
+        value(&nodes, "r")
+    };
+    assert_eq!((of(["set", "v/Assign"]), of(["v/Assign", "set"])), ("2".into(), "1".into()));
+    assert_eq!(of(["set", "w/Assign"]), "1");
+}
+
+#[test]
+fn variable_descends_along_its_gradient() {
+    let nodes = |gradient: &str| {
+        vec![
+            variable("v", "float", "[2]"),
+            constant("start", "float", "[2]", "[10, 20]"),
+            node("v/Assign", "Assign", "float", r#""v", "start""#, ""),
+            constant("rate", "float", "[]", "[0.5]"),
+            constant("g", "float", gradient, "[2, 4]"),
+            node("step", "ApplyGradientDescent", "float", r#""v", "rate", "g""#, ""),
+            node("r", "Identity", "float", r#""v", "^step""#, ""),
+        ]
+    };
+    assert_eq!(value(&nodes("[2]"), "r"), "[ 9. 18.]");
+    assert_eq!(
+        failure(&nodes("[1, 2]"), "r"),
+        "step: Assign requires shapes of both tensors to match. lhs shape= [2] rhs shape= [1,2]"
+    );
+}
+
+#[test]
+fn operations_without_users_are_the_default_except_for_initializers_and_their_group() {
+    let nodes = [
+        variable("v", "float", "[]"),
+        constant("start", "float", "[]", "[1]"),
+        node("v/Assign", "Assign", "float", r#""v", "start""#, ""),
+        node("init", "NoOp", "float", r#""^v/Assign""#, ""),
+        node("later", "Neg", "float", r#""start", "^v/Assign""#, ""),
+        node("nothing", "NoOp", "float", "", ""),
+    ];
+    let graph = graph(&nodes.join(","));
+    let outcome = Program::of(&graph, &[]).unwrap().run(&options(1, 1)).unwrap();
+    let names: Vec<_> = outcome.fetched.iter().map(|of| &*of.name).collect();
+    assert_eq!(names, ["later:0", "nothing"]);
+}
+
+#[test]
+fn tasks_and_values_follow_the_edges_of_a_graph() {
+    let nodes = [
+        constant("a", "float", "[]", "[1]"),
+        node("b", "Neg", "float", r#""a""#, ""),
+        node("c", "Add", "float", r#""b", "b", "^a""#, ""),
+    ];
+    let graph = graph(&nodes.join(","));
+    let tasks = TaskGraph::of(&graph).unwrap();
+    assert_eq!((tasks.len(), tasks.edges(), &*tasks.name(NodeIx(2))), (3, 3, "c"));
+    let values = Values::of(&graph).unwrap();
+    values.of_node(NodeIx(1)).set_output(0, 7_u32).unwrap();
+    let read = |input| values.of_node(NodeIx(2)).input::<u32>(input).map(|of| *of);
+    assert_eq!((read(0), read(1)), (Ok(7), Ok(7)));
+    assert_eq!(read(2), Err(ValueError::Unknown(Port::Input(NodeIx(2), 2))));
+}
+
+#[test]
 fn resource_variables_keep_values() {
     let float = r#""dtype": {"type": "float"}"#;
     let of = |name: &str, op: &str, inputs: &str| {
@@ -225,20 +309,67 @@ fn resource_variables_keep_values() {
 }
 
 #[test]
+fn handle_of_a_variable_passes_through_before_it_has_a_value() {
+    let of = |name: &str, op: &str, key: &str, dtype: &str, inputs: &str| {
+        format!(
+            r#"{{"name": "{name}", "op": "{op}", "inputs": [{inputs}],
+                "attrs": {{"{key}": {{"type": "{dtype}"}}}}}}"#
+        )
+    };
+    let nodes = [
+        of("v", "VarHandleOp", "dtype", "float", ""),
+        of("h", "Identity", "T", "resource", r#""v""#),
+        constant("one", "float", "[2]", "[1]"),
+        of("h/Assign", "AssignVariableOp", "dtype", "float", r#""h", "one""#),
+        of("more", "AssignAddVariableOp", "dtype", "float", r#""h", "one", "^h/Assign""#),
+        of("r", "ReadVariableOp", "dtype", "float", r#""h", "^more""#),
+    ];
+    assert_eq!(value(&nodes, "r"), "[2. 2.]");
+}
+
+#[test]
+fn each_step_of_an_offset_counts_as_work() {
+    let nodes = [
+        constant("a", "float", "[2, 3]", "[1]"),
+        constant("b", "float", "[3]", "[1]"),
+        node("c", "Add", "float", r#""a", "b""#, ""),
+    ];
+    let graph = graph(&nodes.join(","));
+    let limited = |steps| {
+        let limits = RunLimits { steps, ..RunLimits::default() };
+        values(&graph, &["c"], &ProgramOptions { limits, ..options(1, 1) }).is_ok()
+    };
+    // 15 elements; for each of 6 outputs one step in the first input, and two in the second.
+    assert!(limited(33) && !limited(32));
+}
+
+#[test]
+fn constant_without_a_value_and_variable_of_text_have_no_kernel() {
+    let empty = r#"{"name": "a", "op": "Const", "attrs": {"dtype": {"type": "float"}}}"#;
+    let graph = graph(empty);
+    let error = Program::of(&graph, &["a".to_owned()]).map(drop).unwrap_err();
+    assert_eq!(error.to_string(), "compute Const");
+    let text = r#"{"name": "a", "op": "VarHandleOp", "attrs": {"dtype": {"type": "string"}}}"#;
+    let graph = self::graph(text);
+    let error = Program::of(&graph, &["a".to_owned()]).map(drop).unwrap_err();
+    assert_eq!(error.to_string(), "compute VarHandleOp");
+}
+
+#[test]
 fn hostile_shapes_are_refused_before_memory_is_reserved() {
     let large = constant("a", "float", "[1000000, 1000000]", "[1]");
     assert_eq!(
         failure(&[large], "a"),
-        "a: Const of the shape [1000000,1000000]: the tensors of a run may have 2147483648 bytes"
+        "a: Const of shape [1000000,1000000]: the tensors of a run are limited to 2147483648 bytes"
     );
     let shape = format!("[{}]", ["4294967296"; 4].join(","));
-    assert!(failure(&[constant("a", "float", &shape, "[]")], "a").contains("Const of the shape"));
+    assert!(failure(&[constant("a", "float", &shape, "[]")], "a").contains("Const of shape"));
     let (row, column) = (
         constant("a", "double", "[1, 100000]", "[1]"),
         constant("b", "double", "[100000, 1]", "[1]"),
     );
     let sum = node("c", "Add", "double", r#""a", "b""#, "");
-    assert!(failure(&[row, column, sum], "c").starts_with("c: Add of the shape [100000,100000]"));
+    assert!(failure(&[row, column, sum], "c").starts_with("c: Add of shape [100000,100000]"));
     // Many small outputs count together, and so does work without a large output.
     let graph = graph(
         &[
@@ -323,4 +454,64 @@ fn steps_of_a_reduction_split_scale_and_join() {
     let tensor = outcome.fetched[0].tensor.clone().unwrap();
     assert_eq!(tensor.shape(), [1, 5]);
     assert_eq!(*tensor.data(), Data::Float(vec![1.0, 2.0, 3.0, 2.0, 2.5]));
+    // 20 bytes of the constant, 20 of its two parts, 8 of the scaled one, and 20 of the result.
+    let limited = |memory| {
+        let limits = RunLimits { memory: Bytes(memory), ..RunLimits::default() };
+        values(&graph, &["join"], &ProgramOptions { limits, ..options(1, 1) }).is_ok()
+    };
+    assert!(limited(68) && !limited(67));
+}
+
+#[test]
+fn message_names_six_operations_without_a_kernel() {
+    let of = |count: usize| {
+        let unknown = ["Tanh", "Exp", "Log", "Sqrt", "Square", "Sigmoid", "Tanh", "Abs"];
+        let nodes = unknown[..count].iter().enumerate();
+        let nodes = nodes.map(|(at, op)| node(&format!("n{at}"), op, "float", r#""a""#, ""));
+        let nodes: Vec<String> =
+            [constant("a", "float", "[]", "[1]")].into_iter().chain(nodes).collect();
+        Program::of(&graph(&nodes.join(",")), &[]).map(drop).unwrap_err().to_string()
+    };
+    assert_eq!(of(7), "compute Exp, Log, Sigmoid, Sqrt, Square, Tanh (2 times)");
+    assert_eq!(of(8), "compute Abs, Exp, Log, Sigmoid, Sqrt, Square, …");
+}
+
+#[test]
+fn placed_graph_runs_for_real_or_in_virtual_time() {
+    let devices = DeviceSet::new(["/cpu:0", "/gpu:0"].into_iter().filter_map(Device::local));
+    let registry = Registry::tensorflow();
+    let cluster =
+        Cluster::of_devices(&devices, &Default::default(), &Default::default(), &Rates::default());
+    let ran = |last: &str| {
+        let nodes = [
+            constant("a", "float", "[2]", "[1, -2]"),
+            node("b", "Neg", "float", r#""a""#, ""),
+            node("c", last, "float", r#""b""#, ""),
+        ];
+        let graph = graph(&nodes.join(","));
+        let placement = place(&graph, &registry, &devices, &Default::default()).unwrap();
+        let placed = PlacedGraph {
+            graph: &graph,
+            registry: &registry,
+            devices: &devices,
+            placement: &placement,
+        };
+        let run = Options { clock: Some(Arc::new(Ticks::default())), ..Options::default() };
+        let options = ProgramOptions { run, ..options(1, 1) };
+        run_placed(placed, &cluster, &["c".to_owned()], &options).unwrap()
+    };
+    let names = |of: &Ran| -> Vec<String> {
+        of.trace.spans.iter().map(|span| of.tasks.name(span.node).to_string()).collect()
+    };
+    let real = ran("Relu");
+    assert_eq!(real.values[0].tensor.as_ref().unwrap().to_string(), "[0. 2.]");
+    assert_eq!(names(&real), ["a", "b", "c", "fetch"]);
+    assert_eq!((real.unsupported.len(), real.trace.lanes.len()), (0, 1));
+    let virtually = ran("Tanh");
+    assert_eq!(virtually.unsupported, [("Tanh".to_owned(), 1)].into());
+    assert_eq!(
+        (names(&virtually), virtually.values.len()),
+        (vec!["a".into(), "b".into(), "c".into()], 0)
+    );
+    assert_eq!(virtually.trace.lanes.len(), 2);
 }

@@ -106,7 +106,6 @@ fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Progress {
             Ok(0) => return Progress::IsOver,
             Ok(count) => bytes.extend_from_slice(&chunk[..count]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Progress::GoesOn,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => return Progress::IsOver,
         }
         if let Some(request) = Request::parse(bytes) {
@@ -127,7 +126,6 @@ fn write(stream: &mut TcpStream, answer: &[String; 2], done: &mut usize) -> io::
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(count) => *done += count,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }

@@ -5,14 +5,14 @@
 //! another client's answer. It is not a general server: a request has no body, and an answer ends
 //! the connection.
 //!
-//! A [`Looker`] takes the snapshots. If no snapshot completes within the time that Prometheus
+//! A [`Sampler`] takes the snapshots. If no snapshot completes within the time that Prometheus
 //! allows, the scrape gets a page that says so, and the snapshot continues for the next scrape.
 
 mod connection;
-mod looker;
 mod request;
+mod sampler;
 
-pub use looker::Looker;
+pub use sampler::Sampler;
 
 use crate::catalog::Metric;
 use crate::metrics::Metrics;
@@ -60,13 +60,13 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
-    looker: Looker,
+    sampler: Sampler,
     limits: Limits,
     connections: Vec<Connection>,
     /// The last snapshot.
     latest: Option<Taken>,
     /// The snapshot in progress.
-    looking: Option<Looking>,
+    pending: Option<PendingSnapshot>,
     /// New connections are not accepted before this time, because the process has no descriptor
     /// for them.
     pause: Duration,
@@ -74,7 +74,7 @@ pub struct Server {
 
 /// A snapshot in progress.
 #[derive(Clone, Copy, Debug)]
-struct Looking {
+struct PendingSnapshot {
     /// The time of the scrape for which it is taken.
     given: Duration,
     /// When it began, on the monotonic clock.
@@ -108,15 +108,15 @@ impl Server {
     ///
     /// # Errors
     /// When the socket cannot be made non-blocking.
-    pub fn new(listener: TcpListener, looker: Looker, limits: Limits) -> io::Result<Self> {
+    pub fn new(listener: TcpListener, sampler: Sampler, limits: Limits) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Server {
             listener,
-            looker,
+            sampler,
             limits,
             connections: Vec::new(),
             latest: None,
-            looking: None,
+            pending: None,
             pause: Duration::ZERO,
         })
     }
@@ -124,16 +124,16 @@ impl Server {
     /// Serves until `end` is readable.
     ///
     /// # Errors
-    /// When poll(2) fails, or the looker's thread has ended.
+    /// When poll(2) fails, or the sampler's thread has ended.
     pub fn run(&mut self, clock: &dyn Clock, end: BorrowedFd<'_>) -> io::Result<()> {
         loop {
             let now = clock.monotonic();
             self.expire(now);
-            self.start_look(now)?;
+            self.start_snapshot(now)?;
             let accepts = now >= self.pause;
             let mut waits = vec![
                 PollFd::from_borrowed_fd(end, PollFlags::IN),
-                PollFd::new(self.looker.waker(), PollFlags::IN),
+                PollFd::new(self.sampler.waker(), PollFlags::IN),
                 PollFd::new(
                     &self.listener,
                     if accepts { PollFlags::IN } else { PollFlags::empty() },
@@ -153,9 +153,9 @@ impl Server {
             // The latest connections are at the end, beyond the entries of `ready`.
             self.progress(&ready[3..], now);
             if ready[1] {
-                self.take_look(now)?;
+                self.take_snapshot(now)?;
             }
-            if ready[2] && accepts {
+            if ready[2] {
                 self.accept(now);
             }
         }
@@ -183,27 +183,27 @@ impl Server {
 
     /// Starts a snapshot if a scrape waits for one and none is in progress. It gets the time of the
     /// scrape that has most.
-    fn start_look(&mut self, now: Duration) -> io::Result<()> {
+    fn start_snapshot(&mut self, now: Duration) -> io::Result<()> {
         let waiting = self.connections.iter().filter_map(|connection| {
             let (_, allowed) = connection.awaits()?;
             Some((allowed, connection.until()))
         });
         let Some((allowed, until)) = waiting.max() else { return Ok(()) };
-        if self.looking.is_none() {
+        if self.pending.is_none() {
             // It is too old for the next scrape, and as large as its replacement.
             self.latest = None;
-            self.looker.request(until.saturating_sub(now))?;
-            self.looking = Some(Looking { given: allowed, since: now });
+            self.sampler.request(until.saturating_sub(now))?;
+            self.pending = Some(PendingSnapshot { given: allowed, since: now });
         }
         Ok(())
     }
 
     /// Takes the result of a snapshot, and answers the scrapes that wait for it.
-    fn take_look(&mut self, now: Duration) -> io::Result<()> {
-        let Some(metrics) = self.looker.take()? else {
+    fn take_snapshot(&mut self, now: Duration) -> io::Result<()> {
+        let Some(metrics) = self.sampler.take()? else {
             return Ok(());
         };
-        let given = self.looking.take().map(|look| look.given).unwrap_or_default();
+        let given = self.pending.take().map(|pending| pending.given).unwrap_or_default();
         let taken = Taken { metrics, given, at: now };
         self.connections.retain_mut(|connection| {
             let waits = connection.awaits().filter(|(_, allowed)| taken.answers(*allowed));
@@ -287,21 +287,22 @@ impl Server {
     fn evict(&mut self, now: Duration) -> bool {
         let all = || self.connections.iter().enumerate();
         let reading = all().filter(|(_, other)| other.reads());
-        if let Some((place, _)) = reading.min_by_key(|(_, other)| other.until()) {
-            self.connections.remove(place);
+        if let Some((index, _)) = reading.min_by_key(|(_, other)| other.until()) {
+            self.connections.remove(index);
             return true;
         }
-        let waiting = all().filter_map(|(place, other)| {
+        let waiting = all().filter_map(|(index, other)| {
             let (wanted, allowed) = other.awaits()?;
-            Some((place, wanted, allowed, other.until().saturating_sub(allowed)))
+            Some((index, wanted, allowed, other.until().saturating_sub(allowed)))
         });
         let usual = self.limits.scrape;
         let last =
             waiting.min_by_key(|(.., allowed, since)| (Reverse(*allowed.max(&usual)), *since));
-        let Some((place, wanted, allowed, _)) = last else { return false };
+        let Some((index, wanted, allowed, _)) = last else { return false };
         // Only a snapshot that took as long as the scrape allows shows that the driver is silent.
-        let is_silent = self.looking.is_some_and(|look| now.saturating_sub(look.since) >= allowed);
-        let mut evicted = self.connections.remove(place);
+        let is_silent =
+            self.pending.is_some_and(|pending| now.saturating_sub(pending.since) >= allowed);
+        let mut evicted = self.connections.remove(index);
         evicted.answer(
             match is_silent {
                 true => answer(&Arc::new(Metrics::without_answer()), wanted),

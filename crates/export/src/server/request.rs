@@ -95,10 +95,10 @@ pub(super) fn answer(metrics: &Arc<Metrics>, wanted: Wanted) -> [String; 2] {
 pub(super) fn refusal(reply: Reply) -> [String; 2] {
     let (status, text) = match reply {
         Reply::Welcome => ("200 OK", "gpuws export: the metrics are at /metrics\n"),
-        Reply::Malformed => ("400 Bad Request", "not a request of HTTP/1\n"),
+        Reply::Malformed => ("400 Bad Request", "not an HTTP/1 request\n"),
         Reply::NotFound => ("404 Not Found", "the metrics are at /metrics\n"),
         Reply::WrongMethod => ("405 Method Not Allowed", "only GET and HEAD\n"),
-        Reply::Busy => ("503 Service Unavailable", "too many scrapes at a time\n"),
+        Reply::Busy => ("503 Service Unavailable", "too many concurrent scrapes\n"),
         Reply::TooLarge => ("431 Request Header Fields Too Large", "too many headers\n"),
     };
     [start(status, "text/plain; charset=utf-8", text.len()), text.to_owned()]

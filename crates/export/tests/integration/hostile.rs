@@ -93,11 +93,11 @@ fn clients_not_reading_do_not_keep_others_out() {
 fn served_by_a_driver_that_hangs(connections: usize) -> (Served, Sender<()>) {
     let (release, held) = channel::<()>();
     let limits = Limits { connections, ..limits() };
-    let look = move |_| {
+    let sample = move |_| {
         let _ = held.recv();
         Metrics::without_answer()
     };
-    (Served::start(limits, look), release)
+    (Served::start(limits, sample), release)
 }
 
 #[test]

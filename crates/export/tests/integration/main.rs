@@ -3,6 +3,7 @@
 
 mod documents;
 mod hostile;
-mod looks;
+mod jobs;
+mod observations;
 mod scrapes;
 mod served;

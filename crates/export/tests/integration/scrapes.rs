@@ -68,8 +68,8 @@ fn endless_snapshot_yields_up_zero_within_scrape_timeout() {
 
 #[test]
 fn concurrent_scrapes_share_a_snapshot() {
-    let looks = Arc::new(AtomicUsize::new(0));
-    let (counted, clock) = (Arc::clone(&looks), RealClock::new());
+    let snapshots = Arc::new(AtomicUsize::new(0));
+    let (counted, clock) = (Arc::clone(&snapshots), RealClock::new());
     let limits = Limits { reuse: Duration::ZERO, ..Limits::default() };
     let served = Served::start(limits, move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
@@ -81,14 +81,14 @@ fn concurrent_scrapes_share_a_snapshot() {
     for scrape in scrapes {
         assert!(scrape.answer().contains("\ngpuws_up 0.0\n"));
     }
-    let looks = looks.load(Ordering::Relaxed);
-    assert!((1..=20 / 2).contains(&looks), "{looks}");
+    let snapshots = snapshots.load(Ordering::Relaxed);
+    assert!((1..=20 / 2).contains(&snapshots), "{snapshots}");
 }
 
 #[test]
 fn scrape_soon_after_a_snapshot_reuses_it() {
-    let looks = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&looks);
+    let snapshots = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&snapshots);
     let limits = Limits { reuse: Duration::from_secs(3600), ..Limits::default() };
     let served = Served::start(limits, move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
@@ -97,7 +97,7 @@ fn scrape_soon_after_a_snapshot_reuses_it() {
     for _ in 0..5 {
         served.scrape("");
     }
-    assert_eq!(looks.load(Ordering::Relaxed), 1);
+    assert_eq!(snapshots.load(Ordering::Relaxed), 1);
 }
 
 #[test]
@@ -120,12 +120,77 @@ fn short_scrape_does_not_report_driver_down_to_others() {
 }
 
 #[test]
-fn server_ends_with_its_looker() {
+fn server_ends_with_its_sampler() {
     let gone = Mutex::new(());
     let served = Served::start(Limits::default(), move |_| {
         drop(gone.lock());
         panic!("a defect in a look")
     });
     assert_eq!(served.scrape(""), "");
-    assert_eq!(served.failure(), "the thread that looks at the machine has ended");
+    assert_eq!(served.failure(), "the snapshot thread has ended");
+}
+
+#[test]
+fn snapshot_with_too_little_time_does_not_report_driver_down_later() {
+    let (asked, times) = channel();
+    let (release, held) = channel::<()>();
+    let limits = Limits { reuse: Duration::from_secs(3600), ..Limits::default() };
+    let mut first = true;
+    let served = Served::start(limits, move |_| {
+        asked.send(()).unwrap();
+        let _ = held.recv();
+        if std::mem::take(&mut first) { Metrics::without_answer() } else { Metrics::default() }
+    });
+    let short = "GET /metrics HTTP/1.1\r\nX-Prometheus-Scrape-Timeout-Seconds: 1\r\n\r\n";
+    let short = served.connect(short.as_bytes());
+    times.recv().unwrap();
+    drop(release);
+    assert!(short.answer().contains("\ngpuws_up 0.0\n"));
+    assert!(!served.scrape("").contains("gpuws_up"), "it has more time");
+}
+
+/// A clock that stands still.
+struct Still;
+
+impl Clock for Still {
+    fn wall(&self) -> gpu_core::Timestamp {
+        gpu_core::Timestamp(0)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn sleep(&self, _: Duration) {}
+}
+
+#[test]
+fn snapshot_is_reused_only_within_its_time() {
+    for (reuse, expected) in [(Duration::ZERO, 3), (Duration::from_millis(1), 1)] {
+        let snapshots = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&snapshots);
+        let served = Served::start_at(Still, Limits { reuse, ..Limits::default() }, move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Metrics::default()
+        });
+        for _ in 0..3 {
+            served.scrape("");
+        }
+        assert_eq!(snapshots.load(Ordering::Relaxed), expected, "{reuse:?}");
+    }
+}
+
+#[test]
+fn server_pauses_only_without_descriptors() {
+    // A pause would never end on this clock.
+    let served = Served::start_at(Still, Limits::default(), at_once);
+    for _ in 0..3 {
+        assert!(served.scrape("").starts_with("HTTP/1.1 200 "));
+    }
+    // A client that sends its request in parts, with the server waiting in between.
+    use std::io::Write;
+    let mut slow = served.connect(b"GET /metrics");
+    assert!(served.scrape("").starts_with("HTTP/1.1 200 "));
+    slow.0.write_all(b" HTTP/1.1\r\n\r\n").unwrap();
+    assert!(slow.answer().starts_with("HTTP/1.1 200 "));
 }

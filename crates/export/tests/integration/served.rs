@@ -1,7 +1,7 @@
 //! A server on a real socket, and clients.
 
 use gpu_core::{Clock, Timestamp};
-use gpu_export::{Limits, Looker, Metrics, Server};
+use gpu_export::{Limits, Metrics, Sampler, Server};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -44,14 +44,22 @@ pub(crate) struct Served {
 impl Served {
     pub(crate) fn start(
         limits: Limits,
-        look: impl FnMut(Duration) -> Metrics + Send + 'static,
+        sample: impl FnMut(Duration) -> Metrics + Send + 'static,
+    ) -> Self {
+        Served::start_at(RealClock::new(), limits, sample)
+    }
+
+    pub(crate) fn start_at(
+        clock: impl Clock + 'static,
+        limits: Limits,
+        sample: impl FnMut(Duration) -> Metrics + Send + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (end, ended) = UnixStream::pair().unwrap();
-        let looker = Looker::start(look).unwrap();
-        let mut server = Server::new(listener, looker, limits).unwrap();
-        let thread = std::thread::spawn(move || server.run(&RealClock::new(), ended.as_fd()));
+        let sampler = Sampler::start(sample).unwrap();
+        let mut server = Server::new(listener, sampler, limits).unwrap();
+        let thread = std::thread::spawn(move || server.run(&clock, ended.as_fd()));
         Served { address, end, thread: Some(thread) }
     }
 

@@ -76,7 +76,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Bare<T> {
     type Value = Reading<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value or the reason of its absence")
+        f.write_str("a value or the reason for its absence")
     }
 
     value!(visit_bool(bool) visit_u64(u64) visit_i64(i64) visit_f64(f64) visit_str(&str)

@@ -16,6 +16,8 @@ groups! {
         memory_max as "memory_max_bytes": Bytes,
         /// Percentage of the lifetime in which its kernels were running.
         utilization as "utilization_percent": Percent,
+        /// Percentage of the lifetime in which its kernels read or wrote memory.
+        memory_utilization as "memory_utilization_percent": Percent,
         /// Lifetime of the CUDA context, in milliseconds.
         time as "time_ms": u64,
     }

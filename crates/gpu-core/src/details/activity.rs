@@ -2,6 +2,7 @@
 
 use super::readings::groups;
 use crate::units::Percent;
+use std::ops::{BitAnd, BitOr};
 
 groups! {
     /// How busy the GPU is, and what reduces its clocks.
@@ -27,6 +28,26 @@ groups! {
         encoder_fps json "encoder_frames_per_s": u32,
         /// Mean latency of the encoder, in microseconds.
         encoder_latency as "encoder_latency_us": u32,
+    }
+
+    /// Time with reduced clocks since the driver was loaded, by reason.
+    ThrottleTimes {
+        /// Below the power limit, in nanoseconds.
+        software_power_cap as "software_power_cap_ns": u64,
+        /// At the clocks of a group of GPUs, in nanoseconds.
+        sync_boost as "sync_boost_ns": u64,
+        /// Below the temperature limit, by the driver, in nanoseconds.
+        software_thermal as "software_thermal_ns": u64,
+        /// Below the temperature limit, by the hardware, in nanoseconds.
+        hardware_thermal as "hardware_thermal_ns": u64,
+        /// By a request of the power supply, in nanoseconds.
+        hardware_power_brake as "hardware_power_brake_ns": u64,
+    }
+
+    /// Clocks that can be set.
+    SupportedClocks {
+        /// The graphics clocks for each memory clock, highest first.
+        combinations: Vec<ClockChoice>,
     }
 
     /// Utilisation of the image engines.
@@ -70,36 +91,87 @@ groups! {
     }
 }
 
-/// Reasons for clocks below the requested ones: a set of bits with NVML's meaning
-/// (`nvmlClocksThrottleReasons`, later `nvmlClocksEventReasons`).
+/// The graphics clocks that can be set with a memory clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ClockChoice {
+    /// Memory clock, in MHz.
+    pub memory_mhz: u32,
+    /// Graphics clocks, in MHz.
+    pub graphics_mhz: Vec<u32>,
+}
+
+/// A set of reasons for clocks below the requested ones.
+///
+/// The bits of named reasons are this project's. They equal NVML's (`nvmlClocksEventReasons`), so
+/// NVML's further bits fit in; other adapters combine the named reasons with `|`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
 pub struct ThrottleReasons(pub u64);
 
 impl ThrottleReasons {
-    /// The named reasons, each with its bit and the name that nvidia-smi gives it.
-    pub const NAMED: [(u64, &'static str); 9] = [
-        (0x001, "idle"),
-        (0x002, "applications clocks setting"),
-        (0x004, "software power cap"),
-        (0x008, "hardware slowdown"),
-        (0x010, "sync boost"),
-        (0x020, "software thermal slowdown"),
-        (0x040, "hardware thermal slowdown"),
-        (0x080, "hardware power brake slowdown"),
-        (0x100, "display clock setting"),
+    /// No work.
+    pub const IDLE: Self = Self(0x001);
+    /// The setting of application clocks.
+    pub const APPLICATION_CLOCKS: Self = Self(0x002);
+    /// The driver keeps the power below the limit.
+    pub const SOFTWARE_POWER_CAP: Self = Self(0x004);
+    /// The hardware reduces the clocks, for any of its reasons.
+    pub const HARDWARE_SLOWDOWN: Self = Self(0x008);
+    /// The clocks of a group of devices are equal.
+    pub const SYNC_BOOST: Self = Self(0x010);
+    /// The driver keeps the temperature below the limit.
+    pub const SOFTWARE_THERMAL: Self = Self(0x020);
+    /// The hardware keeps the temperature below the limit.
+    pub const HARDWARE_THERMAL: Self = Self(0x040);
+    /// The power supply asks for less power.
+    pub const HARDWARE_POWER_BRAKE: Self = Self(0x080);
+    /// The setting of display clocks.
+    pub const DISPLAY_CLOCKS: Self = Self(0x100);
+
+    /// The named reasons, with the names that nvidia-smi gives them.
+    pub const NAMED: [(Self, &'static str); 9] = [
+        (Self::IDLE, "idle"),
+        (Self::APPLICATION_CLOCKS, "applications clocks setting"),
+        (Self::SOFTWARE_POWER_CAP, "software power cap"),
+        (Self::HARDWARE_SLOWDOWN, "hardware slowdown"),
+        (Self::SYNC_BOOST, "sync boost"),
+        (Self::SOFTWARE_THERMAL, "software thermal slowdown"),
+        (Self::HARDWARE_THERMAL, "hardware thermal slowdown"),
+        (Self::HARDWARE_POWER_BRAKE, "hardware power brake slowdown"),
+        (Self::DISPLAY_CLOCKS, "display clock setting"),
     ];
 
     /// Returns every named reason.
     pub fn all_named() -> Self {
-        ThrottleReasons(Self::NAMED.iter().fold(0, |set, (bit, _)| set | bit))
+        Self::NAMED.into_iter().fold(Self::default(), |set, (reason, _)| set | reason)
+    }
+
+    /// Returns whether any reason of `others` is in force.
+    pub const fn has_any(self, others: Self) -> bool {
+        self.0 & others.0 != 0
     }
 
     /// Returns the names of the reasons in force; a bit without a name is left out.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let named = Self::NAMED.into_iter();
-        named.filter(move |(bit, _)| self.0 & bit != 0).map(|(_, name)| name)
+        named.filter(move |(reason, _)| self.has_any(*reason)).map(|(_, name)| name)
+    }
+}
+
+impl BitAnd for ThrottleReasons {
+    type Output = Self;
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+impl BitOr for ThrottleReasons {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 }
 

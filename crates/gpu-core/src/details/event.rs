@@ -13,12 +13,15 @@ pub struct DeviceEvent {
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", tag = "kind", content = "xid"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", content = "xid"))]
 pub enum DeviceEventKind {
-    /// A critical error, by its XID in NVIDIA's list.
-    Xid(u64),
+    /// A critical error, by its number in the vendor's list (NVIDIA: Xids).
+    #[cfg_attr(feature = "serde", serde(rename = "xid"))]
+    Error(u64),
     /// A corrected memory error.
-    SingleBitEcc,
+    #[cfg_attr(feature = "serde", serde(rename = "single-bit-ecc"))]
+    CorrectedMemoryError,
     /// An uncorrected memory error.
-    DoubleBitEcc,
+    #[cfg_attr(feature = "serde", serde(rename = "double-bit-ecc"))]
+    UncorrectedMemoryError,
 }

@@ -19,18 +19,26 @@ pub enum Group {
     ResetStatus,
     /// [`OperationModes`](super::OperationModes)
     OperationModes,
+    /// [`RareModes`](super::RareModes)
+    RareModes,
     /// [`Activity`](super::Activity)
     Activity,
+    /// [`ThrottleTimes`](super::ThrottleTimes)
+    ThrottleTimes,
     /// [`Engines`](super::Engines)
     Engines,
     /// [`Clocks`](super::Clocks)
     Clocks,
     /// [`ApplicationClocks`](super::ApplicationClocks)
     ApplicationClocks,
+    /// [`SupportedClocks`](super::SupportedClocks)
+    SupportedClocks,
     /// [`Power`](super::Power)
     Power,
     /// [`PowerReadings`](super::PowerReadings)
     PowerReadings,
+    /// [`ModulePower`](super::ModulePower)
+    ModulePower,
     /// [`Thermal`](super::Thermal)
     Thermal,
     /// [`Pcie`](super::Pcie)
@@ -43,17 +51,21 @@ pub enum Group {
     MemoryHealth,
     /// [`MemoryErrors`](super::MemoryErrors)
     MemoryErrors,
+    /// [`SramErrors`](super::SramErrors)
+    SramErrors,
     /// [`NvLink`](super::NvLink)s
     NvLinks,
     /// [`Fabric`](super::Fabric)
     Fabric,
+    /// [`Platform`](super::Platform)
+    Platform,
     /// [`Accounting`](super::Accounting)
     Accounting,
 }
 
 impl Group {
     /// Every group, in the order of `nvidia-smi -q`.
-    pub const ALL: [Group; 22] = [
+    pub const ALL: [Group; 28] = [
         Group::Product,
         Group::Modes,
         Group::Inforom,
@@ -61,20 +73,26 @@ impl Group {
         Group::VirtualGpus,
         Group::ResetStatus,
         Group::OperationModes,
+        Group::RareModes,
         Group::Activity,
+        Group::ThrottleTimes,
         Group::Engines,
         Group::Clocks,
         Group::ApplicationClocks,
+        Group::SupportedClocks,
         Group::Power,
         Group::PowerReadings,
+        Group::ModulePower,
         Group::Thermal,
         Group::Pcie,
         Group::PcieThroughput,
         Group::ProtectedMemory,
         Group::MemoryHealth,
         Group::MemoryErrors,
+        Group::SramErrors,
         Group::NvLinks,
         Group::Fabric,
+        Group::Platform,
         Group::Accounting,
     ];
 }

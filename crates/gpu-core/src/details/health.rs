@@ -41,6 +41,31 @@ groups! {
         /// Whether uncorrected errors of the SRAM are past NVIDIA's limit, so that the GPU should
         /// be replaced.
         sram_threshold_exceeded: bool,
+        ;
+        /// The retired pages.
+        retired_pages: Vec<RetiredPage>,
+    }
+
+    /// Number of uncorrected errors of the SRAM, by kind and place.
+    SramErrors {
+        /// Parity errors since the driver was loaded.
+        parity json "parity_count": u64,
+        /// Errors in more bits than ECC corrects, since the driver was loaded.
+        multi_bit json "multi_bit_count": u64,
+        /// Parity errors over the lifetime of the GPU.
+        parity_lifetime json "parity_lifetime_count": u64,
+        /// Errors in more bits than ECC corrects, over the lifetime of the GPU.
+        multi_bit_lifetime json "multi_bit_lifetime_count": u64,
+        /// Errors in the L2 cache over the lifetime of the GPU.
+        l2_cache json "l2_cache_count": u64,
+        /// Errors in the streaming multiprocessors over the lifetime of the GPU.
+        sm json "sm_count": u64,
+        /// Errors in the microcontrollers over the lifetime of the GPU.
+        microcontroller json "microcontroller_count": u64,
+        /// Errors in the PCI Express unit over the lifetime of the GPU.
+        pcie json "pcie_count": u64,
+        /// Errors in other places over the lifetime of the GPU.
+        other json "other_count": u64,
     }
 
     /// Number of errors by location.
@@ -67,12 +92,22 @@ groups! {
         required: bool,
         /// Whether the GPU should be drained and reset when convenient.
         drain_recommended: bool,
-        /// What the driver asks for to make the GPU work again.
+        /// The recovery action that the driver requests.
         recovery: RecoveryAction,
     }
 }
 
-/// What the driver asks for to make a GPU work again.
+/// A page of the memory that the driver no longer uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct RetiredPage {
+    /// Its address in the device memory.
+    pub address: u64,
+    /// Whether the cause was a double-bit error; otherwise, several single-bit errors.
+    pub double_bit: bool,
+}
+
+/// The recovery action that the driver requests for a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -95,51 +130,17 @@ pub enum RecoveryAction {
 }
 
 impl RecoveryAction {
-    /// NVML's number of each action, and nvidia-smi's name.
-    const KNOWN: [(u32, Self, &'static str); 6] = [
-        (0, RecoveryAction::None, "None"),
-        (1, RecoveryAction::Reset, "Reset"),
-        (2, RecoveryAction::Reboot, "Reboot"),
-        (3, RecoveryAction::DrainPeers, "Drain P2P"),
-        (4, RecoveryAction::DrainAndReset, "Drain and Reset"),
-        (5, RecoveryAction::RecoverImex, "Recover IMEX Domain"),
-    ];
-
-    /// Further names: of other versions of nvidia-smi, and of the driver in the kernel log.
-    const ALSO: [(Self, &'static str); 7] = [
-        (RecoveryAction::Reset, "GPU Reset"),
-        (RecoveryAction::Reset, "GPU Reset Required"),
-        (RecoveryAction::Reset, "PF FLR"),
-        (RecoveryAction::Reboot, "Node Reboot"),
-        (RecoveryAction::Reboot, "Node Reboot Required"),
-        (RecoveryAction::Reboot, "OS Reboot"),
-        (RecoveryAction::RecoverImex, "IMEX Domain Recovery"),
-    ];
-
-    /// Returns the action that NVML gives this number.
-    pub fn from_nvml(number: u32) -> Self {
-        let known = Self::KNOWN.iter().find(|(known, ..)| *known == number);
-        known.map_or(RecoveryAction::Other, |(_, action, _)| *action)
-    }
-
-    /// Returns NVML's number; the highest one for another action.
-    pub fn nvml(self) -> u32 {
-        let known = Self::KNOWN.iter().find(|(_, action, _)| *action == self);
-        known.map_or(u32::MAX, |(number, ..)| *number)
-    }
-
-    /// Returns the action that nvidia-smi prints as this name, in either case; `None` if the name
-    /// is unknown here.
-    pub fn from_name(name: &str) -> Option<Self> {
-        let known = Self::KNOWN.iter().map(|(_, action, known)| (*action, *known));
-        let mut known = known.chain(Self::ALSO);
-        known.find(|(_, known)| known.eq_ignore_ascii_case(name)).map(|(action, _)| action)
-    }
-
-    /// Returns nvidia-smi's name; `Unknown` for another action.
+    /// Returns its name, as nvidia-smi prints it.
     pub fn name(self) -> &'static str {
-        let known = Self::KNOWN.iter().find(|(_, action, _)| *action == self);
-        known.map_or("Unknown", |(.., name)| name)
+        match self {
+            RecoveryAction::None => "None",
+            RecoveryAction::Reset => "Reset",
+            RecoveryAction::Reboot => "Reboot",
+            RecoveryAction::DrainPeers => "Drain P2P",
+            RecoveryAction::DrainAndReset => "Drain and Reset",
+            RecoveryAction::RecoverImex => "Recover IMEX Domain",
+            RecoveryAction::Other => "Unknown",
+        }
     }
 }
 
@@ -161,12 +162,12 @@ pub struct MemoryErrors {
 impl MemoryErrors {
     /// Returns the errors with every count absent for `reason`.
     pub fn absent(reason: Absent) -> Self {
-        let by_place = || ErrorsByPlace::absent(reason);
+        let by_location = || ErrorsByPlace::absent(reason);
         MemoryErrors {
-            corrected: by_place(),
-            uncorrected: by_place(),
-            corrected_lifetime: by_place(),
-            uncorrected_lifetime: by_place(),
+            corrected: by_location(),
+            uncorrected: by_location(),
+            corrected_lifetime: by_location(),
+            uncorrected_lifetime: by_location(),
         }
     }
 }

@@ -23,10 +23,18 @@ groups! {
         device_id: u32,
         /// PCI device and vendor ID of the board.
         subsystem_id: u32,
+        /// PCI base class: 3 for display controllers.
+        base_class: u32,
+        /// PCI subclass, such as 2 for a controller without display.
+        sub_class: u32,
         /// Total BAR1 memory, which the CPU can address directly, in bytes.
         bar1_total as "bar1_total_bytes": Bytes,
         /// BAR1 memory in use, in bytes.
         bar1_used as "bar1_used_bytes": Bytes,
+        /// Traffic to the host so far, in bytes. The counter may start again at 0.
+        sent as "sent_bytes": Bytes,
+        /// Traffic from the host so far, in bytes. The counter may start again at 0.
+        received as "received_bytes": Bytes,
     }
 
     /// Traffic on the PCI Express link over 20 ms.
@@ -60,6 +68,12 @@ groups! {
         /// Result of the registration, as an NVML return code: 0 is success.
         status as "status_code": u32,
         ;
+        /// Number of the clique: GPUs of the cluster that can reach each other.
+        clique: u32,
+        /// UUID of the cluster.
+        cluster: String,
+        /// The health as a whole, in nvidia-smi's words.
+        health: String,
         /// The bandwidth is degraded.
         bandwidth_degraded: bool,
         /// The recovery of a route is in progress.
@@ -70,6 +84,24 @@ groups! {
         access_timeout_recovery: bool,
         /// What is wrong with the configuration, in nvidia-smi's words; empty if nothing is.
         incorrect_configuration: String,
+    }
+
+    /// Place of the GPU in its rack.
+    Platform {
+        /// Serial number of the chassis; empty if it has none.
+        chassis_serial: String,
+        /// Slot in the chassis.
+        slot json "slot_number": u32,
+        /// Tray in the slot.
+        tray json "tray_index": u32,
+        /// Host in the slot.
+        host json "host_id": u32,
+        /// Whether NVLink connects the GPU to a switch; otherwise, to its peers.
+        switched: bool,
+        /// Module in the host.
+        module json "module_id": u32,
+        /// Identifier of the GPU in the fabric.
+        fabric_guid: u64 => String = |guid| format!("0x{guid:016X}"),
     }
 }
 

@@ -18,13 +18,18 @@ mod virtualization;
 pub use accounting::{AccountedProcess, Accounting};
 #[cfg(feature = "schema")]
 pub(crate) use activity::ThrottleReason;
-pub use activity::{Activity, ApplicationClocks, Clocks, Engines, ThrottleReasons};
+pub use activity::{
+    Activity, ApplicationClocks, ClockChoice, Clocks, Engines, SupportedClocks, ThrottleReasons,
+    ThrottleTimes,
+};
 pub use event::{DeviceEvent, DeviceEventKind};
 pub use group::{Group, Groups};
-pub use health::{ErrorsByPlace, MemoryErrors, MemoryHealth, RecoveryAction, ResetStatus};
-pub use links::{Fabric, FabricState, NvLink, Pcie, PcieThroughput};
-pub use modes::{AddressingMode, ComputeMode, Modes, OperationMode, OperationModes};
-pub use power::{Power, PowerReadings, Thermal};
+pub use health::{
+    ErrorsByPlace, MemoryErrors, MemoryHealth, RecoveryAction, ResetStatus, RetiredPage, SramErrors,
+};
+pub use links::{Fabric, FabricState, NvLink, Pcie, PcieThroughput, Platform};
+pub use modes::{AddressingMode, ComputeMode, Modes, OperationMode, OperationModes, RareModes};
+pub use power::{ModulePower, Power, PowerReadings, Thermal};
 pub use product::{GspFirmware, Inforom, Product};
 pub use virtualization::{ProtectedMemory, VirtualGpus};
 
@@ -121,7 +126,7 @@ impl DetailsView {
 }
 
 details! {
-    /// What the GPU is.
+    /// The identity of the GPU.
     Product => product: Product,
     /// Configuration of the GPU.
     Modes => modes: Modes,
@@ -135,18 +140,26 @@ details! {
     ResetStatus => reset_status: ResetStatus,
     /// GPU operation mode.
     OperationModes => operation_modes: OperationModes,
+    /// Modes that few GPUs have.
+    RareModes => rare_modes: RareModes,
     /// How busy the GPU is, and what reduces its clocks.
     Activity => activity: Activity,
+    /// Time with reduced clocks, by reason.
+    ThrottleTimes => throttle_times: ThrottleTimes,
     /// Utilisation of the image engines.
     Engines => engines: Engines,
     /// Clocks.
     Clocks => clocks: Clocks,
     /// Application clocks.
     ApplicationClocks => application_clocks: ApplicationClocks,
+    /// Clocks that can be set.
+    SupportedClocks => supported_clocks: SupportedClocks,
     /// Power limits and energy.
     Power => power: Power,
     /// Readings of the power draw.
     PowerReadings => power_readings: PowerReadings,
+    /// Power of the module.
+    ModulePower => module_power: ModulePower,
     /// Fan and temperatures.
     Thermal => thermal: Thermal,
     /// PCI Express link.
@@ -160,11 +173,15 @@ details! {
     // Boxed, because there are 28 of them and few callers need them.
     /// Errors of the memories, by location.
     MemoryErrors => memory_errors: Box<MemoryErrors>,
+    /// Uncorrected errors of the SRAM.
+    SramErrors => sram_errors: SramErrors,
     // By link number; empty if there are none.
     /// NVLinks.
     NvLinks => nvlinks: Vec<NvLink>,
     /// NVLink fabric.
     Fabric => fabric: Fabric,
+    /// Place of the GPU in its rack.
+    Platform => platform: Platform,
     /// Accounting data of processes.
     Accounting => accounting: Accounting,
 }
@@ -182,20 +199,26 @@ mod tests {
             virtual_gpus: Some(VirtualGpus::absent(reason)),
             reset_status: Some(ResetStatus::absent(reason)),
             operation_modes: Some(OperationModes::absent(reason)),
+            rare_modes: Some(RareModes::absent(reason)),
             activity: Some(Activity::absent(reason)),
+            throttle_times: Some(ThrottleTimes::absent(reason)),
             engines: Some(Engines::absent(reason)),
             clocks: Some(Clocks::absent(reason)),
             application_clocks: Some(ApplicationClocks::absent(reason)),
+            supported_clocks: Some(SupportedClocks::absent(reason)),
             power: Some(Power::absent(reason)),
             power_readings: Some(PowerReadings::absent(reason)),
+            module_power: Some(ModulePower::absent(reason)),
             thermal: Some(Thermal::absent(reason)),
             pcie: Some(Pcie::absent(reason)),
             pcie_throughput: Some(PcieThroughput::absent(reason)),
             protected_memory: Some(ProtectedMemory::absent(reason)),
             memory_health: Some(MemoryHealth::absent(reason)),
             memory_errors: Some(Box::new(MemoryErrors::absent(reason))),
+            sram_errors: Some(SramErrors::absent(reason)),
             nvlinks: Some(vec![NvLink::absent(reason)]),
             fabric: Some(Fabric::absent(reason)),
+            platform: Some(Platform::absent(reason)),
             accounting: Some(Accounting {
                 buffer_size: Err(reason),
                 processes: Ok(vec![AccountedProcess::absent(reason)]),

@@ -21,6 +21,16 @@ groups! {
         addressing: AddressingMode,
     }
 
+    /// Modes that few GPUs have.
+    RareModes {
+        /// Whether the GPU is connected to its CPU with NVLink-C2C.
+        c2c: bool,
+        /// Whether the device memory is encrypted now.
+        memory_encryption: bool,
+        /// Whether the device memory will be encrypted after the next reboot.
+        memory_encryption_pending: bool,
+    }
+
     /// GPU operation mode.
     OperationModes {
         /// Mode until the next reset.

@@ -26,6 +26,26 @@ groups! {
         instant as "instant_mw": Milliwatts,
         /// Average power draw over the last second, in milliwatts.
         average as "average_mw": Milliwatts,
+        /// Share of the peak power that the GPU may draw for a short time (EDPp), in percent.
+        peak_share as "peak_share_percent": u32,
+    }
+
+    /// Power of the module, which contains the GPU and, on a superchip, the CPU.
+    ModulePower {
+        /// Average power draw, in milliwatts.
+        average as "average_mw": Milliwatts,
+        /// Instantaneous power draw, in milliwatts.
+        instant as "instant_mw": Milliwatts,
+        /// Requested power limit, in milliwatts.
+        limit as "limit_mw": Milliwatts,
+        /// Enforced power limit, in milliwatts.
+        enforced_limit as "enforced_limit_mw": Milliwatts,
+        /// Default power limit, in milliwatts.
+        default_limit as "default_limit_mw": Milliwatts,
+        /// Lowest power limit that can be set, in milliwatts.
+        limit_min as "limit_min_mw": Milliwatts,
+        /// Highest power limit that can be set, in milliwatts.
+        limit_max as "limit_max_mw": Milliwatts,
     }
 
     /// Fan and temperatures.

@@ -3,7 +3,7 @@
 use super::readings::groups;
 
 groups! {
-    /// What the GPU is.
+    /// The identity of the GPU.
     Product {
         /// Product line, such as Tesla or GeForce.
         brand: String,
@@ -35,6 +35,8 @@ groups! {
         ecc: String,
         /// Version of the power management object.
         power: String,
+        /// Whether the checksums are right.
+        valid: bool,
     }
 
     /// Firmware of the GPU system processor (GSP).

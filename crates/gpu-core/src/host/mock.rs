@@ -11,6 +11,7 @@ use crate::file::DeviceFile;
 use crate::holder::HolderScan;
 use crate::id::{DeviceId, Pid, ProcessKey};
 use crate::lease::LeaseId;
+use crate::memory_source::HostMemory;
 use crate::process::{ProcessDetail, ProcessInfo};
 use crate::snapshot::Origin;
 use std::sync::Arc;
@@ -47,6 +48,7 @@ mockall::mock! {
 
     impl DriverView for Host {
         fn driver_devices(&self) -> Result<Vec<DeviceInfo>>;
+        fn host_memory(&self, node: Option<u32>) -> Result<HostMemory>;
         fn sleeping_devices(&self) -> Option<Vec<DeviceId>>;
         fn driver_messages(&self) -> Result<Vec<DriverMessage>>;
     }

@@ -1,31 +1,49 @@
-//! `CUDA_VISIBLE_DEVICES`: the devices that a program sees.
+//! The devices that a program sees, by the variables of the vendors' libraries.
 //!
-//! The grammar is that of the CUDA driver, as documented in its programming guide and observed by
-//! PyTorch, which parses the variable itself: unset means all devices, empty means none, the first
-//! entry that names no device ends the list, a duplicate device empties it, entries are either
-//! numbers or names, and only one MIG device is visible. Where the grammar is ambiguous, the
-//! interpretation with fewer devices is used, because a given list is only ever narrowed.
+//! A backend states by which variable programs see its devices
+//! ([`DeviceInfo::visibility`](crate::DeviceInfo::visibility)), and a [`Grammar`] reads and writes
+//! that variable; [`GRAMMARS`] lists all of them. A given list is only ever narrowed.
 
-mod entry;
-mod list;
-mod named;
+pub mod cuda;
+mod seen;
+mod visibility;
 
-pub use entry::Visible;
-pub use list::{Numbering, Resolved, VisibleList};
-pub use named::Named;
-
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::id::DeviceUuid;
 use crate::snapshot::DeviceState;
+pub use seen::{Seen, SeenList};
+use std::borrow::Cow;
+pub use visibility::Visibility;
 
-/// The variable that lists the visible devices.
-pub const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+/// All grammars.
+pub const GRAMMARS: &[&dyn Grammar] = &[&cuda::Cuda];
 
-/// The variable that sets CUDA's device order.
-pub const ORDER: &str = "CUDA_DEVICE_ORDER";
+/// Reads and writes the variable that lists the devices for the programs of one vendor.
+///
+/// `devices` are the vendor's devices, as [`devices_of`] returns them.
+pub trait Grammar: Sync {
+    /// Returns the variable.
+    fn visibility(&self) -> Visibility;
 
-/// Its value for the order of PCI addresses, which is NVML's.
-pub const PCI_ORDER: &str = "PCI_BUS_ID";
+    /// Returns the devices that a value, which may be empty, names; `order` is the value of the
+    /// variable for the order. Where the grammar is ambiguous, the result has fewer devices. A device without a [key](crate::DeviceId::lease_key) is left out.
+    ///
+    /// # Errors
+    /// `Invalid` if it is ambiguous which devices the value names.
+    fn resolve(
+        &self,
+        value: &str,
+        order: Option<&str>,
+        devices: &[DeviceState],
+    ) -> Result<Resolved>;
+
+    /// Returns the value with which a program sees the devices with these keys, in this order, and
+    /// no others; without keys, none at all.
+    ///
+    /// # Errors
+    /// `Invalid` if no value names them.
+    fn write(&self, keys: &[DeviceUuid], form: Form, devices: &[DeviceState]) -> Result<String>;
+}
 
 /// The form in which devices are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,39 +51,51 @@ pub enum Form {
     /// By UUID, which is independent of the order.
     #[default]
     Uuid,
-    /// By index, for programs that accept no other form; needs [`ORDER`] to be [`PCI_ORDER`].
+    /// By index, for programs that accept no other form; needs the order of PCI addresses
+    /// ([`Visibility::order`]).
     Index,
 }
 
-/// Returns the value of [`VISIBLE`] with which a program sees these devices, in this order.
-///
-/// # Errors
-/// `Invalid` if no value names them: a MIG device together with another device, a MIG device by
-/// index, or by index a device that the machine does not have.
-pub fn write(devices: &[DeviceUuid], form: Form, machine: &[DeviceState]) -> Result<String> {
-    let cannot = |why: String| {
-        Err(Error::new(ErrorKind::Invalid, format!("write {VISIBLE}")).with_source(why))
-    };
-    if let Some(mig) = devices.iter().find(|uuid| uuid.is_mig()).filter(|_| devices.len() > 1) {
-        return cannot(format!("a program that sees {mig} sees no other device"));
+/// A device, or a partition, with the identifier that a list can use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The [key](crate::DeviceId::lease_key).
+    pub uuid: DeviceUuid,
+    /// The index of the whole device among those of its vendor.
+    pub index: u32,
+}
+
+/// The devices that a list names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// The devices, in the order of the list.
+    pub devices: Vec<Named>,
+    /// The entry that names no device here and so ended the list.
+    pub ended_at: Option<String>,
+}
+
+impl Resolved {
+    /// Returns the keys of the devices.
+    pub fn uuids(&self) -> Vec<DeviceUuid> {
+        self.devices.iter().map(|named| named.uuid.clone()).collect()
     }
-    // A program can name a device without a UUID only by its index.
-    let form = if devices.iter().any(DeviceUuid::is_address) { Form::Index } else { form };
-    let mut entries = Vec::with_capacity(devices.len());
-    for uuid in devices {
-        entries.push(match form {
-            Form::Uuid => uuid.to_string(),
-            Form::Index if uuid.is_mig() => return cannot(format!("{uuid} has no index")),
-            Form::Index => {
-                let known = machine.iter().find(|device| device.id().has_key(uuid));
-                match known {
-                    Some(device) => device.id().index.to_string(),
-                    None => return cannot(format!("no such device: {uuid}")),
-                }
-            }
-        });
+}
+
+/// Returns the devices that programs see by this variable, with the indexes that these programs
+/// count: those of the machine count the devices of every vendor.
+pub fn devices_of(visibility: Visibility, machine: &[DeviceState]) -> Cow<'_, [DeviceState]> {
+    let is_own = |device: &&DeviceState| device.info.visibility == visibility;
+    if machine.iter().all(|device| is_own(&device)) {
+        return Cow::Borrowed(machine);
     }
-    Ok(entries.join(","))
+    let others: Vec<u32> =
+        machine.iter().filter(|device| !is_own(device)).map(|device| device.id().index).collect();
+    let mut own: Vec<DeviceState> = machine.iter().filter(is_own).cloned().collect();
+    for device in &mut own {
+        let id = &mut device.info.id;
+        id.index -= others.iter().map(|other| u32::from(*other < id.index)).sum::<u32>();
+    }
+    Cow::Owned(own)
 }
 
 /// Returns the devices of a claim that are also in a given list: the whole list if the claim names
@@ -77,4 +107,17 @@ pub fn narrow(among: &[DeviceUuid], given: &[DeviceUuid]) -> Option<Vec<DeviceUu
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visible_list_is_narrowed_never_widened() {
+        let [a, b, c] = ["a", "b", "c"].map(|name| DeviceUuid(name.into()));
+        let given = [a.clone(), b.clone()];
+        assert_eq!(narrow(&[], &given), Some(given.to_vec()));
+        assert_eq!(narrow(&[c.clone(), b.clone()], &given), Some(vec![b]));
+        assert_eq!(narrow(&[c], &given), None);
+        assert_eq!(narrow(&[a], &[]), None);
+        assert_eq!(narrow(&[], &[]), None);
+    }
+}

@@ -39,6 +39,7 @@ pub(crate) fn sample(used: u64, percent: u64) -> DeviceSample {
             used: Ok(Bytes::from_mib(used)),
             reserved: Err(Absent::TooOld),
         },
+        source: Default::default(),
         utilization: Ok(Percent::new(percent).unwrap()),
         temperature: Ok(Celsius(41)),
         power_draw: Ok(Milliwatts(70_000)),
@@ -52,12 +53,13 @@ pub(crate) fn driver_message() -> DriverMessage {
         elapsed: None,
         is_local: false,
         bus: PciBusId { domain: 0, bus: 4, device: 0, function: 0 },
-        kind: DriverMessageKind::Xid(43),
+        code: DriverErrorCode { list: "xid".into(), number: Some(43) },
         pid: Some(Pid(100)),
         process: Some("train".into()),
         gpu_instance: Some(2),
         compute_instance: None,
         text: "Ch 00000008".into(),
+        error: DriverError::default(),
     }
 }
 
@@ -78,16 +80,16 @@ pub(crate) fn state(index: u32) -> DeviceState {
         info: info(index),
         sample: Ok(sample(400, 0)),
         processes: Ok(vec![]),
-        mig: Ok(vec![]),
+        partitions: Ok(vec![]),
         details: Ok(DeviceDetails::default()),
     }
 }
 
 /// A MIG device by its GPU instance and compute instance, with 5,000 of 8,000 MiB used.
-pub(crate) fn mig(gpu_instance: u32, compute_instance: u32) -> MigInstance {
+pub(crate) fn mig(gpu_instance: u32, compute_instance: u32) -> Partition {
     let mut memory = sample(5_000, 0).memory;
     memory.total = Ok(Bytes::from_mib(8_000));
-    MigInstance {
+    Partition {
         index: gpu_instance + compute_instance,
         uuid: Ok(uuid(&format!("MIG-{gpu_instance}-{compute_instance}"))),
         profile: Err(Absent::NotRecorded),

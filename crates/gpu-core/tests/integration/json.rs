@@ -99,7 +99,7 @@ fn snapshot_round_trips() {
     let details = DeviceDetails { product: Some(Product::default()), ..DeviceDetails::default() };
     let lost = Error::new(DeviceFault::Lost, "sample GPU 1").fault();
     snapshot.devices = vec![
-        DeviceState { details: Ok(details), mig: Ok(vec![mig(1, 0)]), ..state(0) },
+        DeviceState { details: Ok(details), partitions: Ok(vec![mig(1, 0)]), ..state(0) },
         DeviceState { processes: Ok(vec![listed(100, 50, Some(7))]), ..state(1) },
         DeviceState::unanswered(info(2), Groups::all(), &lost),
     ];
@@ -110,7 +110,8 @@ fn snapshot_round_trips() {
     assert!(!text.contains("driver_messages"), "none without a request");
     snapshot.driver_messages = Err(Error::new(Absent::NotPermitted, "read the log").fault());
     assert_round_trip(&snapshot);
-    let off_bus = DriverMessage { kind: DriverMessageKind::FallenOffBus, ..driver_message() };
+    let code = DriverErrorCode { list: "fallen-off-bus".into(), number: None };
+    let off_bus = DriverMessage { code, ..driver_message() };
     snapshot.driver_messages = Ok(vec![driver_message(), off_bus]);
     assert_round_trip(&snapshot);
     let text = serde_json::to_string(&snapshot).unwrap();
@@ -119,6 +120,15 @@ fn snapshot_round_trips() {
         text.contains(r#""kind":{"kind":"xid","xid":43},"pid":100,"process":"train""#),
         "{text}"
     );
+    assert!(text.contains(r#""kind":{"kind":"fallen-off-bus"},"pid""#), "{text}");
+    assert!(text.contains(r#""text":"Ch 00000008"}]"#), "the error is not recorded: {text}");
+    let list = "x".repeat(1_000_000).into();
+    let long =
+        DriverMessage { code: DriverErrorCode { list, number: Some(7) }, ..driver_message() };
+    snapshot.driver_messages = Ok(vec![long]);
+    snapshot.explain(&[]);
+    let named = &snapshot.driver_messages.as_ref().unwrap()[0].error.name;
+    assert_eq!(*named, "x".repeat(DriverErrorCode::MAX_NAME));
 }
 
 #[test]

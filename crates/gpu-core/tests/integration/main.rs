@@ -2,6 +2,7 @@
 
 mod fixture;
 mod json;
+mod memory_figures;
 mod names;
 mod observe;
 mod observer;

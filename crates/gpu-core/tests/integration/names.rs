@@ -2,7 +2,7 @@
 
 use crate::fixture::*;
 use gpu_core::selector::*;
-use gpu_core::visible::*;
+use gpu_core::visible::{Form, Grammar, cuda::*};
 use gpu_core::*;
 
 fn named(name: &str) -> Selector {
@@ -15,7 +15,7 @@ fn machine() -> Vec<DeviceState> {
     for (device, name) in devices.iter_mut().zip(["GPU-aa1", "GPU-aa2", "GPU-b"]) {
         device.info.id.uuid = Ok(uuid(name));
     }
-    devices[2].mig = Ok(vec![mig(1, 0), mig(1, 1)]);
+    devices[2].partitions = Ok(vec![mig(1, 0), mig(1, 1)]);
     devices
 }
 
@@ -80,7 +80,7 @@ fn visible_devices_are_written_by_uuid_or_index() {
     let machine = machine();
     let written = |names: &[&str], form| {
         let uuids: Vec<DeviceUuid> = names.iter().map(|name| uuid(name)).collect();
-        write(&uuids, form, &machine).map_err(|error| error.fault().text)
+        Cuda.write(&uuids, form, &machine).map_err(|error| error.fault().text)
     };
     assert_eq!(written(&["GPU-b", "GPU-aa1"], Form::Uuid), Ok("GPU-b,GPU-aa1".into()));
     assert_eq!(written(&["GPU-b", "GPU-aa1"], Form::Index), Ok("2,0".into()));
@@ -88,8 +88,8 @@ fn visible_devices_are_written_by_uuid_or_index() {
     let failed = |why: &str| Err(format!("write CUDA_VISIBLE_DEVICES: {why}"));
     assert_eq!(written(&["MIG-1-0"], Form::Index), failed("MIG-1-0 has no index"));
     assert_eq!(written(&["GPU-c"], Form::Index), failed("no such device: GPU-c"));
-    let beside = failed("a program that sees MIG-1-0 sees no other device");
-    assert_eq!(written(&["GPU-b", "MIG-1-0"], Form::Uuid), beside);
+    let wrong = failed("a program that sees MIG-1-0 sees no other device");
+    assert_eq!(written(&["GPU-b", "MIG-1-0"], Form::Uuid), wrong);
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn clock() -> MockClock {
 fn backend(devices: Vec<DeviceState>) -> MockGpuBackend {
     let mut backend = MockGpuBackend::new();
     backend.expect_origin().returning(|| Origin::Live);
-    backend.expect_look().returning(move |_| {
+    backend.expect_inventory().returning(move |_| {
         let driver = Driver { version: Ok("550.1".into()), cuda: Ok("12.4".into()) };
         Inventory { driver: Ok(driver), devices: devices.clone() }
     });
@@ -51,7 +51,7 @@ fn host_of(processes: Vec<ProcessInfo>, sees_host_pids: bool) -> MockHost {
     host.expect_sees_host_pids().returning(move || Ok(sees_host_pids));
     host.expect_is_root().returning(|| Ok(true));
     host.expect_processes_of().returning(move |pids, _| {
-        let gone = || Error::new(ProcessFault::Gone, "look at a process");
+        let gone = || Error::new(ProcessFault::Gone, "inspect a process");
         pids.iter().map(|pid| all.get(pid).cloned().ok_or_else(gone)).collect()
     });
     host
@@ -155,7 +155,7 @@ fn host_of_detail(expected: ProcessDetail) -> MockHost {
     host.expect_processes_of().returning(move |pids, detail| {
         assert_eq!(detail, expected);
         let found = |pid: &Pid| family().into_iter().find(|info| info.key.pid == *pid);
-        let gone = || Error::new(ProcessFault::Gone, "look at a process");
+        let gone = || Error::new(ProcessFault::Gone, "inspect a process");
         pids.iter().map(|pid| found(pid).ok_or_else(gone)).collect()
     });
     host
@@ -199,19 +199,20 @@ fn only_the_same_process_completes_an_outline() {
 
 #[test]
 fn identifiers_of_two_devices_are_dropped() {
-    let look = |second: DeviceId| {
-        let mut twin = state(1);
-        twin.info.id = second;
+    let take = |second: DeviceId| {
+        let mut state_of_second = state(1);
+        state_of_second.info.id = second;
         let host = host(vec![], vec![], true);
-        let seen = look_at_devices(&backend(vec![state(0), twin]), &host, Groups::NONE).devices;
+        let seen =
+            take_inventory(&backend(vec![state(0), state_of_second]), &host, Groups::NONE).devices;
         let id = seen[0].id();
         (id.uuid.is_ok(), id.bus.is_ok(), id.node.is_ok())
     };
     let (own, other) = (device_id(0), device_id(1));
-    assert_eq!(look(other.clone()), (true, true, true));
-    assert_eq!(look(DeviceId { uuid: own.uuid.clone(), ..other.clone() }), (false, true, true));
-    assert_eq!(look(DeviceId { bus: own.bus, ..other.clone() }), (true, false, true));
-    assert_eq!(look(DeviceId { node: own.node, ..other }), (true, true, false));
+    assert_eq!(take(other.clone()), (true, true, true));
+    assert_eq!(take(DeviceId { uuid: own.uuid.clone(), ..other.clone() }), (false, true, true));
+    assert_eq!(take(DeviceId { bus: own.bus, ..other.clone() }), (true, false, true));
+    assert_eq!(take(DeviceId { node: own.node, ..other }), (true, true, false));
 }
 
 #[test]
@@ -228,7 +229,7 @@ fn absent_identifiers_of_two_devices_keep_their_reason() {
         device
     };
     let host = host(vec![], vec![], true);
-    let seen = look_at_devices(&backend(vec![with(0), with(1)]), &host, Groups::NONE).devices;
+    let seen = take_inventory(&backend(vec![with(0), with(1)]), &host, Groups::NONE).devices;
     assert_eq!(*seen[0].id(), absent);
 }
 

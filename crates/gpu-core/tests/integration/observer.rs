@@ -30,6 +30,8 @@ struct Facts {
     keeps_awake: bool,
     queries: u32,
     queries_of_details: u32,
+    /// The graphics clock in MHz.
+    clock: u32,
     index: u32,
     hostname: String,
     /// The processes that were read whole, and again.
@@ -54,7 +56,7 @@ impl World {
 
     /// Takes a snapshot after this many seconds; returns the holders, and whether they were
     /// searched for.
-    fn look(&self, observer: &mut Observer, seconds: u64) -> (Vec<u32>, bool) {
+    fn observe(&self, observer: &mut Observer, seconds: u64) -> (Vec<u32>, bool) {
         let before = self.change(|facts| {
             facts.now += Duration::from_secs(seconds);
             facts.searches
@@ -76,14 +78,22 @@ impl World {
         let mut backend = MockGpuBackend::new();
         backend.expect_origin().returning(|| Origin::Live);
         let world = self.clone();
-        backend.expect_look().returning(move |groups| {
+        backend.expect_inventory().returning(move |groups| {
             world.change(|facts| {
                 facts.queries += 1;
                 facts.queries_of_details += u32::from(!groups.is_empty());
                 let processes = facts.listed.iter().map(|pid| listed(*pid, 300, None)).collect();
                 let sample = Ok(sample(facts.used, 0));
+                let clocks = Clocks { graphics: Ok(facts.clock), ..Clocks::default() };
+                let details = DeviceDetails {
+                    modes: Some(Modes::default()),
+                    clocks: Some(clocks),
+                    ..DeviceDetails::default()
+                };
+                let details = Ok(details.only(groups));
+                let processes = Ok(processes);
                 let devices =
-                    vec![DeviceState { sample, processes: Ok(processes), ..state(facts.index) }];
+                    vec![DeviceState { sample, processes, details, ..state(facts.index) }];
                 let driver = Driver { version: Ok("550.1".into()), cuda: Ok("12.4".into()) };
                 Inventory { driver: Ok(driver), devices }
             })
@@ -148,7 +158,7 @@ impl World {
     /// Returns those of the processes that exist.
     fn read(&self, processes: Vec<Arc<ProcessInfo>>) -> Vec<Result<Arc<ProcessInfo>>> {
         let (alive, reused) = self.change(|facts| (facts.alive.clone(), facts.reused.clone()));
-        let gone = || Error::new(ProcessFault::Gone, "look at a process");
+        let gone = || Error::new(ProcessFault::Gone, "inspect a process");
         let read = |mut info: Arc<ProcessInfo>| {
             if reused.contains(&info.key.pid.0) {
                 Arc::make_mut(&mut info).key.start = Some(StartTime(999_999));
@@ -171,13 +181,13 @@ fn bus_only() -> DeviceId {
 #[test]
 fn holders_are_searched_again_only_after_a_while() {
     let (world, mut observer) = (World::ghost(), Observer::new());
-    assert_eq!(world.look(&mut observer, 0), (vec![71], true));
+    assert_eq!(world.observe(&mut observer, 0), (vec![71], true));
     for _ in 0..9 {
-        assert_eq!(world.look(&mut observer, 1), (vec![71], false));
+        assert_eq!(world.observe(&mut observer, 1), (vec![71], false));
     }
     // No event shows that a process received the open file from another.
     world.change(|facts| (facts.holders.push(72), facts.alive.push(72)));
-    assert_eq!(world.look(&mut observer, 1), (vec![71, 72], true));
+    assert_eq!(world.observe(&mut observer, 1), (vec![71, 72], true));
 }
 
 #[test]
@@ -185,9 +195,9 @@ fn slow_search_is_repeated_less_often() {
     for (millis, seconds) in [(1, 10), (150, 15), (599, 60), (60_000, 60)] {
         let (world, mut observer) = (World::ghost(), Observer::new());
         world.change(|facts| facts.search = Duration::from_millis(millis));
-        assert!(world.look(&mut observer, 0).1);
-        assert!(!world.look(&mut observer, seconds - 1).1, "{millis}");
-        assert!(world.look(&mut observer, 1).1, "{millis}");
+        assert!(world.observe(&mut observer, 0).1);
+        assert!(!world.observe(&mut observer, seconds - 1).1, "{millis}");
+        assert!(world.observe(&mut observer, 1).1, "{millis}");
         assert!(Duration::from_secs(seconds) <= Observer::LONGEST);
     }
 }
@@ -206,20 +216,20 @@ fn doubt_advances_next_search() {
     for (reason, happens) in reasons {
         let (world, mut observer) = (World::ghost(), Observer::new());
         world.change(|facts| facts.search = Duration::from_millis(150));
-        assert!(world.look(&mut observer, 0).1);
-        assert!(!world.look(&mut observer, 1).1);
+        assert!(world.observe(&mut observer, 0).1);
+        assert!(!world.observe(&mut observer, 1).1);
         world.change(happens);
         // At most a twentieth of the time, so after three seconds.
-        assert!(!world.look(&mut observer, 1).1, "{reason}");
-        assert!(world.look(&mut observer, 1).1, "{reason}");
-        assert!(!world.look(&mut observer, 3).1, "{reason}: what has changed is known");
+        assert!(!world.observe(&mut observer, 1).1, "{reason}");
+        assert!(world.observe(&mut observer, 1).1, "{reason}");
+        assert!(!world.observe(&mut observer, 3).1, "{reason}: what has changed is known");
     }
     let (world, mut observer) = (World::ghost(), Observer::new());
-    assert!(world.look(&mut observer, 0).1);
+    assert!(world.observe(&mut observer, 0).1);
     world.change(|facts| facts.used += 63);
-    assert!(!world.look(&mut observer, 1).1, "less than a CUDA context");
+    assert!(!world.observe(&mut observer, 1).1, "less than a CUDA context");
     world.change(|facts| facts.files.push(1));
-    assert!(world.look(&mut observer, 1).1, "other files");
+    assert!(world.observe(&mut observer, 1).1, "other files");
 }
 
 #[test]
@@ -227,45 +237,45 @@ fn reason_to_doubt_never_puts_the_search_off() {
     let (world, mut observer) = (World::ghost(), Observer::new());
     // A twentieth of the time would be more than the longest routine.
     world.change(|facts| facts.search = Duration::from_secs(5));
-    assert!(world.look(&mut observer, 0).1);
+    assert!(world.observe(&mut observer, 0).1);
     world.change(|facts| facts.activity = true);
-    assert!(!world.look(&mut observer, Observer::LONGEST.as_secs() - 1).1);
-    assert!(world.look(&mut observer, 1).1);
+    assert!(!world.observe(&mut observer, Observer::LONGEST.as_secs() - 1).1);
+    assert!(world.observe(&mut observer, 1).1);
 }
 
 #[test]
 fn ended_holder_is_dropped_before_next_search() {
     let (world, mut observer) = (World::ghost(), Observer::new());
     world.change(|facts| facts.search = Duration::from_secs(1));
-    assert_eq!(world.look(&mut observer, 0), (vec![71], true));
+    assert_eq!(world.observe(&mut observer, 0), (vec![71], true));
     world.change(|facts| (facts.alive = vec![70], facts.holders = vec![]));
-    assert_eq!(world.look(&mut observer, 1), (vec![], false));
+    assert_eq!(world.observe(&mut observer, 1), (vec![], false));
 }
 
 #[test]
 fn process_with_a_reused_pid_is_not_shown_as_a_holder() {
     let (world, mut observer) = (World::ghost(), Observer::new());
-    assert_eq!(world.look(&mut observer, 0), (vec![71], true));
+    assert_eq!(world.observe(&mut observer, 0), (vec![71], true));
     world.change(|facts| (facts.reused, facts.holders) = (vec![71], vec![]));
-    assert_eq!(world.look(&mut observer, 1), (vec![], false));
-    assert_eq!(world.look(&mut observer, 1), (vec![], true), "a reason to search");
+    assert_eq!(world.observe(&mut observer, 1), (vec![], false));
+    assert_eq!(world.observe(&mut observer, 1), (vec![], true), "a reason to search");
 }
 
 #[test]
 fn explained_memory_needs_no_search() {
     let (world, mut observer) = (World::ghost(), Observer::new());
     world.change(|facts| facts.used = 300);
-    assert_eq!(world.look(&mut observer, 0), (vec![], false));
+    assert_eq!(world.observe(&mut observer, 0), (vec![], false));
     world.change(|facts| facts.used = 9_000);
-    assert_eq!(world.look(&mut observer, 1), (vec![71], true));
+    assert_eq!(world.observe(&mut observer, 1), (vec![71], true));
 }
 
 #[test]
 fn single_snapshot_ignores_cache_of_observer() {
     let (world, mut observer) = (World::ghost(), Observer::new());
-    assert_eq!(world.look(&mut observer, 0), (vec![71], true));
+    assert_eq!(world.observe(&mut observer, 0), (vec![71], true));
     world.change(|facts| (facts.holders.push(72), facts.alive.push(72)));
-    assert_eq!(world.look(&mut observer, 1), (vec![71], false));
+    assert_eq!(world.observe(&mut observer, 1), (vec![71], false));
     // A plan and the checks before a signal take such a snapshot, or query the host.
     let fresh = observe(&world.backend(), &world.host(), &world.clock());
     assert_eq!(fresh.holders().len(), 2);
@@ -277,17 +287,17 @@ fn single_snapshot_ignores_cache_of_observer() {
 fn own_helper_is_not_shown_as_a_holder() {
     let (world, mut observer) = (World::ghost(), Observer::new());
     world.change(|facts| (facts.holders.push(72), facts.alive.push(72), facts.helpers.push(72)));
-    assert_eq!(world.look(&mut observer, 0), (vec![71], true));
+    assert_eq!(world.observe(&mut observer, 0), (vec![71], true));
 }
 
 #[test]
 fn sleeping_devices_are_not_queried() {
     let (world, mut observer) = (World::ghost(), Observer::new());
     world.change(|facts| facts.asleep = true);
-    let look = |observer: &mut Observer| {
+    let take = |observer: &mut Observer| {
         observer.observe(&world.backend(), &world.host(), &world.clock(), observation())
     };
-    let seen = look(&mut observer);
+    let seen = take(&mut observer);
     assert_eq!(world.change(|facts| (facts.queries, facts.searches)), (0, 0));
     assert_eq!(seen.devices[0].id(), &bus_only());
     assert_eq!(seen.devices[0].memory_used(), Err(Absent::Asleep));
@@ -295,73 +305,73 @@ fn sleeping_devices_are_not_queried() {
     assert_eq!(seen.driver.unwrap_err().kind, Absent::Asleep.into());
 
     world.change(|facts| facts.asleep = false);
-    assert_eq!(look(&mut observer).devices[0].memory_used(), Ok(Bytes::from_mib(9_000)));
+    assert_eq!(take(&mut observer).devices[0].memory_used(), Ok(Bytes::from_mib(9_000)));
     world.change(|facts| facts.asleep = true);
-    let seen = look(&mut observer);
+    let seen = take(&mut observer);
     assert_eq!(world.change(|facts| facts.queries), 1);
     assert_eq!(seen.devices[0].info, info(0), "as it was known before");
     assert_eq!(seen.devices[0].memory_used(), Err(Absent::Asleep));
     assert_eq!(seen.driver.unwrap().version, Ok("550.1".into()));
     // A backend that keeps them awake is queried.
     world.change(|facts| facts.keeps_awake = true);
-    assert_eq!(look(&mut observer).devices[0].memory_used(), Ok(Bytes::from_mib(9_000)));
+    assert_eq!(take(&mut observer).devices[0].memory_used(), Ok(Bytes::from_mib(9_000)));
 }
 
 #[test]
 fn known_processes_are_read_whole_again_only_after_a_while() {
     let (world, mut observer) = (World::ghost(), Observer::new());
     let read = |world: &World| world.change(|facts| std::mem::take(&mut facts.read));
-    world.look(&mut observer, 0);
+    world.observe(&mut observer, 0);
     assert_eq!(read(&world), (vec![70, 71], vec![]));
     for _ in 0..29 {
-        world.look(&mut observer, 1);
+        world.observe(&mut observer, 1);
         assert_eq!(read(&world), (vec![], vec![70, 71]));
     }
     world.change(|facts| (facts.holders.push(72), facts.alive.push(72)));
-    world.look(&mut observer, 1);
+    world.observe(&mut observer, 1);
     assert_eq!(read(&world), (vec![70, 71, 72], vec![]));
-    world.look(&mut observer, 1);
+    world.observe(&mut observer, 1);
     assert_eq!(read(&world), (vec![], vec![70, 71, 72]));
     // One that has ended is read whole if its PID is reused.
     world.change(|facts| facts.alive = vec![70, 72]);
-    world.look(&mut observer, 1);
+    world.observe(&mut observer, 1);
     world.change(|facts| facts.alive = vec![70, 71, 72]);
     read(&world);
-    world.look(&mut observer, 1);
+    world.observe(&mut observer, 1);
     assert!(read(&world).0.contains(&71));
 }
 
 #[test]
 fn hostname_is_read_again_only_after_a_while() {
     let (world, mut observer) = (World::ghost(), Observer::new());
-    let mut look = |seconds, name: &str| {
+    let mut take = |seconds, name: &str| {
         world.change(|facts| {
             facts.now += Duration::from_secs(seconds);
             facts.hostname = name.to_owned();
         });
         observer.observe(&world.backend(), &world.host(), &world.clock(), observation()).hostname
     };
-    assert_eq!(look(0, "old"), Ok("old".to_owned()));
-    assert_eq!(look(29, "new"), Ok("old".to_owned()));
-    assert_eq!(look(1, "new"), Ok("new".to_owned()));
+    assert_eq!(take(0, "old"), Ok("old".to_owned()));
+    assert_eq!(take(29, "new"), Ok("old".to_owned()));
+    assert_eq!(take(1, "new"), Ok("new".to_owned()));
 }
 
 #[test]
 fn change_to_one_snapshot_does_not_affect_the_next() {
     let (world, mut observer) = (World::ghost(), Observer::new());
-    let mut look =
+    let mut take =
         || observer.observe(&world.backend(), &world.host(), &world.clock(), observation());
-    let (mut first, second) = (look(), look());
+    let (mut first, second) = (take(), take());
     let name = second.process(Pid(70)).unwrap().name.clone();
     first.processes.get_mut(&Pid(70)).unwrap().info_mut().unwrap().name = "changed".to_owned();
     assert_eq!(second.process(Pid(70)).unwrap().name, name);
-    assert_eq!(look().process(Pid(70)).unwrap().name, name);
+    assert_eq!(take().process(Pid(70)).unwrap().name, name);
 }
 
 #[test]
 fn rare_details_are_queried_every_ten_seconds_or_for_new_device() {
     let (world, mut observer) = (World::ghost(), Observer::new().with_rare_details());
-    let mut look = |seconds| {
+    let mut take = |seconds| {
         world.change(|facts| facts.now += Duration::from_secs(seconds));
         let observation = Observation { groups: Groups::all(), ..observation() };
         let (backend, host, clock) = (world.backend(), world.host(), world.clock());
@@ -369,13 +379,36 @@ fn rare_details_are_queried_every_ten_seconds_or_for_new_device() {
         assert!(seen.devices[0].details.is_ok());
         world.change(|facts| (facts.queries, facts.queries_of_details))
     };
-    assert_eq!(look(0), (1, 1));
-    assert_eq!(look(1), (2, 1));
-    assert_eq!(look(8), (3, 1));
-    assert_eq!(look(1), (4, 2));
+    assert_eq!(take(0), (1, 1));
+    assert_eq!(take(1), (2, 1));
+    assert_eq!(take(8), (3, 1));
+    assert_eq!(take(1), (4, 2));
     world.change(|facts| facts.index = 1);
-    assert_eq!(look(1), (6, 3), "the first answer shows another device");
-    assert_eq!(look(1), (7, 3));
+    assert_eq!(take(1), (6, 3), "the first answer shows another device");
+    assert_eq!(take(1), (7, 3));
+}
+
+#[test]
+fn groups_that_are_read_always_join_the_rare_details() {
+    let (world, mut observer) = (World::ghost(), Observer::new().with_rare_details());
+    let mut take = |always| {
+        world.change(|facts| facts.now += Duration::from_secs(1));
+        observer.read_always(always);
+        let groups = Groups::from_iter([Group::Modes]);
+        let observation = Observation { groups, ..observation() };
+        let (backend, host, clock) = (world.backend(), world.host(), world.clock());
+        let seen = observer.observe(&backend, &host, &clock, observation);
+        let details = seen.devices[0].details.clone().unwrap();
+        (details.modes.is_some(), details.clocks.map(|clocks| clocks.graphics))
+    };
+    let clocks = Groups::from_iter([Group::Clocks]);
+    let clock = |mhz| world.change(|facts| facts.clock = mhz);
+    assert_eq!(take(Groups::NONE), (true, None));
+    clock(210);
+    assert_eq!(take(clocks), (true, Some(Ok(210))));
+    clock(1410);
+    assert_eq!(take(clocks), (true, Some(Ok(1410))));
+    assert_eq!(take(Groups::NONE), (true, None), "no old value stays");
 }
 
 #[test]
@@ -387,7 +420,7 @@ fn process_is_read_whole_once_if_another_is_gone() {
         facts.files.clear();
     });
     for _ in 0..3 {
-        world.look(&mut observer, 1);
+        world.observe(&mut observer, 1);
     }
     let whole = world.change(|facts| facts.read.0.clone());
     assert_eq!(whole.iter().filter(|pid| **pid == 70).count(), 1, "{whole:?}");

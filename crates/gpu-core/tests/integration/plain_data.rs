@@ -82,7 +82,7 @@ fn mig_device_has_processes_of_its_or_unknown_instances() {
         let process =
             DeviceProcess { gpu_instance: gpu, compute_instance: compute, ..listed(7, 1, None) };
         assert_eq!(part.may_have(&process), expected, "{gpu:?} {compute:?}");
-        let unknown = MigInstance { gpu_instance: None, compute_instance: None, ..part.clone() };
+        let unknown = Partition { gpu_instance: None, compute_instance: None, ..part.clone() };
         assert!(unknown.may_have(&process));
     }
 }
@@ -95,15 +95,15 @@ fn mig_devices_share_memory_of_their_gpu_instance() {
         ..listed(pid, mib, None)
     };
     let mut whole = state(0);
-    whole.info.mig_enabled = Ok(true);
-    whole.mig = Ok(vec![mig(1, 0), mig(1, 1), mig(2, 0)]);
+    whole.info.partitioned = Ok(true);
+    whole.partitions = Ok(vec![mig(1, 0), mig(1, 1), mig(2, 0)]);
     whole.processes = Ok(vec![
         process(10, 1_000, Some(1), Some(0)),
         process(11, 200, Some(1), Some(1)),
         process(12, 30, Some(2), Some(0)),
         process(13, 4, None, None),
     ]);
-    let parts: Vec<DeviceState> = whole.mig_devices().collect();
+    let parts: Vec<DeviceState> = whole.partitions_as_devices().collect();
     let seen = |part: &DeviceState| {
         let pids: Vec<u32> = part.processes.iter().flatten().map(|p| p.pid.0).collect();
         let mib = |memory: Reading<Bytes>| memory.unwrap().mib();
@@ -113,7 +113,7 @@ fn mig_devices_share_memory_of_their_gpu_instance() {
     assert_eq!(seen(&parts[1]), (vec![11, 13], 7_000, 4_000));
     assert_eq!(seen(&parts[2]), (vec![12, 13], 8_000, 5_000));
     assert_eq!(parts[2].id().uuid, Ok(uuid("MIG-2-0")));
-    assert_eq!((parts[2].id().index, parts[2].info.mig_enabled), (0, Ok(false)));
+    assert_eq!((parts[2].id().index, parts[2].info.partitioned), (0, Ok(false)));
     assert_eq!(parts[2].sample.as_ref().unwrap().temperature, Ok(Celsius(41)));
 }
 
@@ -138,7 +138,7 @@ fn snapshot_finds_devices_files_and_processes() {
     assert_eq!(now.holders(), []);
     assert_eq!(now.process(Pid(7)), Err(Absent::NotRecorded));
     let mut divided = state(1);
-    divided.mig = Ok(vec![mig(1, 0), MigInstance { uuid: Err(Absent::TooOld), ..mig(2, 0) }]);
+    divided.partitions = Ok(vec![mig(1, 0), Partition { uuid: Err(Absent::TooOld), ..mig(2, 0) }]);
     now.devices = vec![state(0), divided];
     now.holders = Ok(vec![holder(process(7, 1).key, &[])]);
     now.processes.insert(Pid(7), Process::from(Ok(process(7, 1))));

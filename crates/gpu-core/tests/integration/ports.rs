@@ -66,14 +66,14 @@ fn job_without_child_list_cannot_be_felled_or_arrested() {
         "stop the new processes of a job",
     );
     let launch = Launch { program: "train".into(), ..Launch::default() };
-    assert_unsupported(Plain.accompany(&launch), "start 'train' beside a job");
+    assert_unsupported(Plain.accompany(&launch), "start 'train' next to a job");
 }
 
 #[test]
 fn held_locks_are_one_queue_and_released_together() {
     assert_eq!(Plain.queues().unwrap(), [[Pid(7)]]);
     let alone = SafeGpuGuard::release(&mut Plain, 3);
-    assert_unsupported(alone, "release lock 3 of safe-gpu alone");
+    assert_unsupported(alone, "release only lock 3 of safe-gpu");
 }
 
 #[test]

@@ -14,7 +14,7 @@ struct Backend {
     devices: Answer<Vec<DeviceInfo>>,
     sample: Answer<DeviceSample>,
     processes: Answer<Vec<DeviceProcess>>,
-    mig: Answer<Vec<MigInstance>>,
+    mig: Answer<Vec<Partition>>,
     details: Answer<DeviceDetails>,
     queries: AtomicU32,
 }
@@ -41,7 +41,7 @@ impl Backend {
 
     /// Returns its only device, and the number of queries to it.
     fn seen(self, groups: Groups) -> (DeviceState, u32) {
-        let mut inventory = self.look(groups);
+        let mut inventory = self.inventory(groups);
         (inventory.devices.remove(0), self.queries.load(Ordering::Relaxed))
     }
 }
@@ -67,7 +67,7 @@ impl GpuBackend for Backend {
         self.asked(&self.processes)
     }
 
-    fn mig_instances(&self, _: &DeviceId) -> Result<Vec<MigInstance>> {
+    fn partitions(&self, _: &DeviceId) -> Result<Vec<Partition>> {
         self.asked(&self.mig)
     }
 
@@ -76,7 +76,7 @@ impl GpuBackend for Backend {
     }
 
     fn topology(&self) -> Result<Topology> {
-        Err(failing("ask for the topology"))
+        Err(failing("query the topology"))
     }
 
     fn events(&self, _: Duration) -> Result<Vec<DeviceEvent>> {
@@ -102,7 +102,10 @@ fn every_query_fills_its_field() {
     let (device, queries) = Backend::new().seen(Groups::NONE);
     assert_eq!((device.info, device.sample), (info(0), Ok(sample(7, 0))));
     assert_eq!(device.processes, Ok(vec![listed(7, 1, Some(0))]));
-    assert_eq!((device.mig, device.details), (Ok(vec![mig(1, 0)]), Ok(DeviceDetails::default())));
+    assert_eq!(
+        (device.partitions, device.details),
+        (Ok(vec![mig(1, 0)]), Ok(DeviceDetails::default()))
+    );
     assert_eq!(queries, 3, "no details were requested");
     let (device, _) = Backend::new().seen(Groups::all());
     assert!(device.details.unwrap().product.is_some());
@@ -130,14 +133,14 @@ fn device_is_not_queried_again_after_a_hang() {
 #[test]
 fn machine_is_not_queried_further_if_its_driver_does_not_answer() {
     for kind in [MachineFault::DriverNotLoaded.into(), ErrorKind::TimedOut] {
-        let inventory = Backend { driver: fails(kind), ..Backend::new() }.look(Groups::NONE);
+        let inventory = Backend { driver: fails(kind), ..Backend::new() }.inventory(Groups::NONE);
         assert_eq!(inventory.driver.unwrap_err().kind, kind);
         assert!(inventory.devices.is_empty());
-        let inventory = Backend { devices: fails(kind), ..Backend::new() }.look(Groups::NONE);
+        let inventory = Backend { devices: fails(kind), ..Backend::new() }.inventory(Groups::NONE);
         assert_eq!(inventory.driver.unwrap_err().kind, kind);
     }
     let backend = Backend { driver: fails(Absent::NotSupported), ..Backend::new() };
-    assert_eq!(backend.look(Groups::NONE).devices.len(), 1, "its version alone is unknown");
+    assert_eq!(backend.inventory(Groups::NONE).devices.len(), 1, "its version alone is unknown");
 }
 
 #[test]

@@ -81,9 +81,9 @@ impl CudaKernels {
         let has = |slice: &CudaSlice<f32>, [rows, columns]: [u32; 2]| {
             slice.len() as u64 == u64::from(rows) * u64::from(columns)
         };
-        check(has(a, [rows, inner]), what, "the first matrix has another length")?;
-        check(has(b, [inner, columns]), what, "the second matrix has another length")?;
-        check(has(out, [rows, columns]), what, "the product has another length")?;
+        check(has(a, [rows, inner]), what, "the first matrix has the wrong length")?;
+        check(has(b, [inner, columns]), what, "the second matrix has the wrong length")?;
+        check(has(out, [rows, columns]), what, "the product has the wrong length")?;
         let blocks = (columns.div_ceil(TILE), rows.div_ceil(TILE));
         check(blocks.1 <= MAX_BLOCKS, what, "a grid has at most 65,535 blocks of 16 rows")?;
         if blocks.0 == 0 || blocks.1 == 0 {
@@ -185,7 +185,7 @@ fn check(holds: bool, what: impl Fn() -> String, why: &'static str) -> Result<()
 fn ptx(major: u32, minor: u32) -> Result<Ptx> {
     let what = || format!("compile the kernels for compute capability {major}.{minor}");
     if !is_present() {
-        let why = "the dynamic loader finds no libnvrtc.so; it is a part of the CUDA toolkit";
+        let why = "the dynamic loader cannot find libnvrtc.so, a part of the CUDA toolkit";
         return Err(Error::new(MachineFault::NoLibrary, what()).with_source(why));
     }
     let options = CompileOptions {

@@ -27,7 +27,7 @@ fn old_driver_has_plain_memory_and_no_pool() {
             [CudaPool::open(&device(0)).unwrap_err(), gpu_cuda::open(&device(0)).unwrap_err()]
         {
             assert_eq!(error.kind(), Absent::TooOld.into(), "{error:?}");
-            assert_eq!(error.fault().text, "find cuDevicePrimaryCtxRelease_v2 in CUDA's driver");
+            assert_eq!(error.fault().text, "find cuDevicePrimaryCtxRelease_v2 in the CUDA driver");
         }
     });
 }

@@ -255,8 +255,8 @@ fn open_beneath(fd: &OwnedFd, name: &str, access: OFlags) -> rustix::io::Result<
     match rustix::fs::openat2(fd, name, flags, Mode::empty(), RESOLVE) {
         // Linux before 5.6, or a container whose filter blocks the call.
         Err(Errno::NOSYS | Errno::PERM) => {
-            let place = locate(fd, name)?;
-            let path = format!("/proc/self/fd/{}", place.as_raw_fd());
+            let located = locate(fd, name)?;
+            let path = format!("/proc/self/fd/{}", located.as_raw_fd());
             rustix::fs::open(path, flags - OFlags::NOFOLLOW, Mode::empty())
         }
         file => file,
@@ -271,10 +271,10 @@ fn locate(fd: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat2(fd, name, flags, Mode::empty(), RESOLVE) {
         Err(Errno::NOSYS | Errno::PERM) => {
-            let place = rustix::fs::openat(fd, name, flags, Mode::empty())?;
-            if mount_id(&place)? == mount_id(fd)? { Ok(place) } else { Err(Errno::XDEV) }
+            let located = rustix::fs::openat(fd, name, flags, Mode::empty())?;
+            if mount_id(&located)? == mount_id(fd)? { Ok(located) } else { Err(Errno::XDEV) }
         }
-        place => place,
+        located => located,
     }
 }
 
@@ -317,10 +317,10 @@ fn trusted(path: &Path, stat: &Stat, trust: Trust) -> Result<()> {
     let caller = rustix::process::geteuid().as_raw();
     let why = match trust {
         Trust::Shared if stat.st_uid != 0 => {
-            format!("belongs to user {} and not to root; {REMEDY}", stat.st_uid)
+            format!("belongs to user {}, not to root; {REMEDY}", stat.st_uid)
         }
         Trust::Shared if !sticky || !mode.contains(Mode::RWXU | Mode::RWXG | Mode::RWXO) => {
-            format!("has mode {:04o} and not 1777; {REMEDY}", mode.bits() & 0o7777)
+            format!("has mode {:04o}, not 1777; {REMEDY}", mode.bits() & 0o7777)
         }
         Trust::Named if stat.st_uid != 0 && stat.st_uid != caller => {
             format!("belongs to user {}, who could remove any lease in it", stat.st_uid)

@@ -12,7 +12,7 @@ const IN_TMP: &str = ".gpuws-";
 
 /// The location of leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place(Kind);
+pub struct LeaseLocation(Kind);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
@@ -20,17 +20,17 @@ enum Kind {
     Named(PathBuf),
 }
 
-impl Place {
+impl LeaseLocation {
     /// Returns the location that all users of a machine share: `gpuws` below `run`, which root
     /// creates with its first claim, and otherwise `tmp` itself; `/run` and `/tmp` on a real
     /// machine. In either, each user has a directory, which that user may empty.
     pub fn machine(run: impl Into<PathBuf>, tmp: impl Into<PathBuf>) -> Self {
-        Place(Kind::Machine { run: run.into(), tmp: tmp.into() })
+        LeaseLocation(Kind::Machine { run: run.into(), tmp: tmp.into() })
     }
 
     /// Returns a directory of the caller or of root, for a session or for users that agree on it.
     pub fn dir(path: impl Into<PathBuf>) -> Self {
-        Place(Kind::Named(path.into()))
+        LeaseLocation(Kind::Named(path.into()))
     }
 
     /// Returns the current directories: new entries go to the first, all are read.
@@ -111,6 +111,6 @@ fn is_owned_by_root(path: &Path) -> bool {
 }
 
 fn no_such_dir(path: &Path) -> Error {
-    let what = format!("keep leases in '{}', which does not exist", path.display());
-    Error::new(ErrorKind::Invalid, what)
+    Error::new(ErrorKind::Invalid, format!("keep leases in '{}'", path.display()))
+        .with_source("it does not exist; create it, or name another with GPUWS_CLAIMS or --claims")
 }

@@ -38,7 +38,7 @@ use std::time::Duration;
 use user_dir::{QUEUE_NAMES, UserDir};
 use watch::Watch;
 
-pub use location::Place;
+pub use location::LeaseLocation;
 pub use safe_gpu::SafeGpuFiles;
 
 /// The longest wait for a change without a notification.
@@ -61,7 +61,7 @@ const MAX_ATTEMPTS: usize = 128;
 /// It follows no link and writes no other user's file. Nothing that another user creates, writes,
 /// links or renames can create, end or hide a lease of this user.
 pub struct FileLeaseStore {
-    place: Place,
+    location: LeaseLocation,
     safe_gpu: SafeGpu,
     watch: Mutex<Option<Watch>>,
     known: Mutex<Known>,
@@ -81,10 +81,10 @@ impl FileLeaseStore {
     /// Returns the locks of a location. Nothing is opened yet.
     ///
     /// `roots` is used to find processes that wait for safe-gpu's files.
-    pub fn new(place: Place, safe_gpu: SafeGpuFiles, roots: Roots) -> Self {
+    pub fn new(location: LeaseLocation, safe_gpu: SafeGpuFiles, roots: Roots) -> Self {
         let safe_gpu = SafeGpu::new(safe_gpu, roots.proc);
         FileLeaseStore {
-            place,
+            location,
             safe_gpu,
             watch: Mutex::default(),
             known: Mutex::default(),
@@ -98,7 +98,7 @@ impl FileLeaseStore {
     /// # Errors
     /// `Io` when it cannot be created.
     pub fn prepare(&self) -> Result<()> {
-        self.place.prepare()
+        self.location.prepare()
     }
 
     /// Returns for each of these leases the files that a process that keeps it alive has open, one
@@ -124,7 +124,7 @@ impl FileLeaseStore {
 
     /// Visits the directories of all users.
     fn each(&self, visit: &mut dyn FnMut(&UserDir) -> Result<()>) -> Result<()> {
-        let shared = self.place.dirs()?;
+        let shared = self.location.dirs()?;
         shared.iter().try_for_each(|shared| UserDir::each(shared, &mut |user| visit(&user)))
     }
 
@@ -154,7 +154,7 @@ impl FileLeaseStore {
             Ok(())
         })?;
         if kind == EntryKind::Attempt && count(kind)? >= MAX_ATTEMPTS {
-            let what = format!("publish an attempt beside {MAX_ATTEMPTS} others of this user");
+            let what = format!("publish another attempt: this user already has {MAX_ATTEMPTS}");
             return Err(Error::new(ErrorKind::Again, what));
         }
         Ok(())
@@ -203,7 +203,7 @@ impl LeaseStore for FileLeaseStore {
     }
 
     fn queue(&self) -> Result<Vec<QueuePlace>> {
-        let mut dirs = QueueDirs { shared: self.place.dirs()?, users: Vec::new() };
+        let mut dirs = QueueDirs { shared: self.location.dirs()?, users: Vec::new() };
         let (mut places, overflow) = (Vec::new(), overflow_user());
         // The limit applies to a user, who may have many directories.
         let mut left: HashMap<u32, usize> = HashMap::new();
@@ -250,9 +250,9 @@ impl LeaseStore for FileLeaseStore {
     }
 
     fn publish(&self, kind: EntryKind, entry: &LeaseEntry) -> Result<Box<dyn LeaseGuard>> {
-        self.place.prepare()?;
+        self.location.prepare()?;
         let publish = || -> Result<Box<dyn LeaseGuard>> {
-            let user = UserDir::own(&self.place.first()?)?;
+            let user = UserDir::own(&self.location.first()?)?;
             let random = random_hex()?;
             Ok(match kind {
                 EntryKind::Waiter => Box::new(InQueue::new(&user, entry, &random)?),
@@ -285,7 +285,7 @@ impl LeaseStore for FileLeaseStore {
 
     fn wait(&self, at_most: Duration) -> Result<bool> {
         let failed = |errno| fault::file("wait for lease changes", errno);
-        let shared = self.place.dirs()?;
+        let shared = self.location.dirs()?;
         let prefix = shared.last().map_or("", |dir| dir.prefix);
         let mut watch = lock(&self.watch);
         if watch.as_ref().is_none_or(Watch::has_lost_watch) {

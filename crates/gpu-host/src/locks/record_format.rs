@@ -81,7 +81,7 @@ pub(super) fn write(entry: &LeaseEntry) -> Result<Vec<u8>> {
     if text.len() > SMALL.bytes || names > SMALL.names {
         let Limits { bytes, names: most } = SMALL;
         let what = format!(
-            "write lease {id}: it names more than {most} devices, or takes more than {bytes} bytes"
+            "write lease {id}: it lists more than {most} devices, or needs more than {bytes} bytes"
         );
         return Err(Error::new(ErrorKind::Invalid, what));
     }

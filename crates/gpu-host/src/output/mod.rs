@@ -77,12 +77,12 @@ impl OutputError {
 /// If the path is a FIFO, a directory or another user's symbolic link, or if the file cannot be
 /// created.
 pub fn create(path: &Path) -> Result<File, OutputError> {
-    let place = Place::find(path)?;
-    match place.opened(OFlags::TRUNC)? {
+    let destination = Destination::find(path)?;
+    match destination.opened(OFlags::TRUNC)? {
         Some(file) => Ok(file),
-        None => match place.temporary() {
-            Ok((name, file)) => place.put(&name).map(|()| file.into()),
-            Err(errno) => place.emptied(errno).map(Into::into),
+        None => match destination.temporary() {
+            Ok((name, file)) => destination.put(&name).map(|()| file.into()),
+            Err(errno) => destination.emptied(errno).map(Into::into),
         },
     }
 }
@@ -92,22 +92,22 @@ pub fn create(path: &Path) -> Result<File, OutputError> {
 /// # Errors
 /// As for [`create`].
 pub fn replace(path: &Path, content: &[u8]) -> Result<(), OutputError> {
-    let place = Place::find(path)?;
-    let mut file = match place.opened(OFlags::TRUNC)? {
+    let destination = Destination::find(path)?;
+    let mut file = match destination.opened(OFlags::TRUNC)? {
         Some(file) => file,
-        None => match place.temporary() {
+        None => match destination.temporary() {
             Ok((name, file)) => {
                 let mut file = File::from(file);
                 if let Err(error) = file.write_all(content) {
-                    place.dir.remove(&name);
-                    return Err(place.failed(error));
+                    destination.dir.remove(&name);
+                    return Err(destination.failed(error));
                 }
-                return place.put(&name);
+                return destination.put(&name);
             }
-            Err(errno) => place.emptied(errno)?.into(),
+            Err(errno) => destination.emptied(errno)?.into(),
         },
     };
-    file.write_all(content).map_err(|error| place.failed(error))
+    file.write_all(content).map_err(|error| destination.failed(error))
 }
 
 /// Writes a new file, completely or not at all.
@@ -115,7 +115,7 @@ pub fn replace(path: &Path, content: &[u8]) -> Result<(), OutputError> {
 /// # Errors
 /// If the path exists, or the file cannot be created or written.
 pub fn write_new(path: &Path, content: &[u8]) -> Result<(), OutputError> {
-    let mut part = Part::beside(path)?;
+    let mut part = Part::create(path)?;
     let written = part.file.write_all(content);
     written.map_err(|error| OutputError::new(path, Why::Io(error)))?;
     part.finish(path)
@@ -126,13 +126,16 @@ pub fn write_new(path: &Path, content: &[u8]) -> Result<(), OutputError> {
 /// # Errors
 /// As for [`create`], and if the file belongs to another user or has several hard links.
 pub fn append(path: &Path) -> Result<File, OutputError> {
-    let place = Place::find(path)?;
-    if let Some(file) = place.opened(OFlags::APPEND)? {
+    let destination = Destination::find(path)?;
+    if let Some(file) = destination.opened(OFlags::APPEND)? {
         return Ok(file);
     }
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
-    let file = place.dir.open(&place.name, flags).map_err(|errno| place.failed(errno))?;
-    place.own(&file)?;
+    let file = destination
+        .dir
+        .open(&destination.name, flags)
+        .map_err(|errno| destination.failed(errno))?;
+    destination.own(&file)?;
     Ok(file.into())
 }
 
@@ -214,7 +217,7 @@ impl Dir {
 }
 
 /// The location of an output file, with all symbolic links resolved.
-struct Place<'a> {
+struct Destination<'a> {
     dir: Dir,
     name: OsString,
     found: Option<Stat>,
@@ -222,19 +225,19 @@ struct Place<'a> {
     path: &'a Path,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Destination<'a> {
     fn find(path: &'a Path) -> Result<Self, OutputError> {
         let mut next = path.to_owned();
         for _ in 0..LINKS {
             let (dir, name) = Dir::of(&next)?;
             let found = dir.stat(&name);
-            let place = Place { dir, name, found: None, path };
-            let found = found.map_err(|errno| place.failed(errno))?;
+            let destination = Destination { dir, name, found: None, path };
+            let found = found.map_err(|errno| destination.failed(errno))?;
             let is_link = found.as_ref().is_some_and(|stat| kind(stat) == FileType::Symlink);
-            if !is_link || place.dir.has_descriptors() {
-                return Ok(Place { found, ..place });
+            if !is_link || destination.dir.has_descriptors() {
+                return Ok(Destination { found, ..destination });
             }
-            next = place.target()?;
+            next = destination.target()?;
         }
         Err(OutputError::new(path, Why::Io(Errno::LOOP.into())))
     }

@@ -1,6 +1,6 @@
 //! Files that exist completely or not at all.
 
-use super::{Dir, OutputError, Place, Why, kind};
+use super::{Destination, Dir, OutputError, Why, kind};
 use rustix::fs::FileType;
 use std::ffi::OsString;
 use std::fs::File;
@@ -25,7 +25,7 @@ impl Part {
     ///
     /// # Errors
     /// If `path` exists, or the directory takes no file.
-    pub fn beside(path: &Path) -> Result<Self, OutputError> {
+    pub fn create(path: &Path) -> Result<Self, OutputError> {
         let failed = |errno: rustix::io::Errno| failed(path, errno.into());
         let (dir, name) = Dir::of(path)?;
         if dir.stat(&name).map_err(failed)?.is_some() {
@@ -41,12 +41,12 @@ impl Part {
     /// # Errors
     /// If `path` is anything else, or the directory accepts no file.
     pub fn replacing(path: &Path) -> Result<Self, OutputError> {
-        let place = Place::find(path)?;
-        if place.found.as_ref().is_some_and(|found| kind(found) != FileType::RegularFile) {
-            return Err(place.refused("it is not a regular file"));
+        let destination = Destination::find(path)?;
+        if destination.found.as_ref().is_some_and(|found| kind(found) != FileType::RegularFile) {
+            return Err(destination.refused("it is not a regular file"));
         }
-        let (part, file) = place.temporary().map_err(|errno| place.failed(errno))?;
-        let Place { dir, name, .. } = place;
+        let (part, file) = destination.temporary().map_err(|errno| destination.failed(errno))?;
+        let Destination { dir, name, .. } = destination;
         Ok(Part { file: file.into(), dir, part, name, replaces: true })
     }
 

@@ -1,7 +1,7 @@
 //! The port [`Companion`]: a helper program next to a job, or next to devices that are only held.
 
 use super::shared::Shared;
-use super::tree::place;
+use super::tree::entry;
 use crate::fault;
 use gpu_core::{Companion, Error, ErrorKind, Job, Launch, Launcher, Pid, ProcessKey, Result};
 use std::io::Read;
@@ -107,9 +107,9 @@ impl LinuxCompanion {
         let helper = Helper::start(launch, |command| shared.as_before(|| command.spawn()))?;
         let failed = |errno| {
             let program = launch.program.to_string_lossy();
-            fault::file(format!("start '{program}' beside the job"), errno)
+            fault::file(format!("start '{program}' next to the job"), errno)
         };
-        let key = place(&shared.root, helper.child.id()).map_err(failed)?.key;
+        let key = entry(&shared.root, helper.child.id()).map_err(failed)?.key;
         shared.companions.borrow_mut().insert(key);
         Ok(LinuxCompanion { shared, helper, key })
     }

@@ -38,7 +38,7 @@ impl DetachPipe {
     /// # Errors
     /// `Io` when the kernel refuses.
     pub fn new() -> Result<Self> {
-        let failed = |error| Error::new(ErrorKind::Io, "make a pipe").with_source(error);
+        let failed = |error| Error::new(ErrorKind::Io, "create a pipe").with_source(error);
         let (reader, writer) = io::pipe().map_err(failed)?;
         fcntl_setfl(&reader, OFlags::NONBLOCK).map_err(|errno| failed(errno.into()))?;
         Ok(DetachPipe { reader, writer })
@@ -146,8 +146,8 @@ mod tests {
         assert_eq!(dismissal.read(), Some(JobExit::Code(3)));
         let earlier = ProcessKey { start: Some(StartTime(1)), ..own };
         assert!(!dismiss(&roots, earlier, &dismissal.word(), JobExit::Code(3)).unwrap());
-        let nobody = ProcessKey { pid: Pid(4_194_304), ..own };
-        assert!(!dismiss(&roots, nobody, &dismissal.word(), JobExit::Code(3)).unwrap());
+        let missing = ProcessKey { pid: Pid(4_194_304), ..own };
+        assert!(!dismiss(&roots, missing, &dismissal.word(), JobExit::Code(3)).unwrap());
         // A partial message is ignored, without waiting.
         rustix::io::write(&dismissal.writer, b"c").unwrap();
         assert_eq!(dismissal.read(), None);

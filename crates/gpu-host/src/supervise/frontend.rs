@@ -45,7 +45,7 @@ pub enum Relation {
     /// In its own process group; its descendants continue without it.
     Apart,
     /// In this process group, as a second frontend in place of this one.
-    Beside,
+    SameGroup,
 }
 
 /// A program that this one started to represent it.
@@ -77,7 +77,7 @@ impl Front {
     /// # Errors
     /// `Process` when `/proc` does not show the calling process.
     pub fn words(roots: &Roots) -> Result<[OsString; 2]> {
-        let failed = |errno| fault::process("inspect the own process", errno);
+        let failed = |errno| fault::process("inspect this process", errno);
         let root = ProcRoot::open(&roots.proc).map_err(failed)?;
         let own = root.process(std::process::id()).and_then(|dir| process::read_key(&dir));
         let own = own.map_err(failed)?;
@@ -92,7 +92,7 @@ impl Front {
     /// # Errors
     /// `Process` when `/proc` does not show the calling process.
     pub fn has_children(roots: &Roots) -> Result<bool> {
-        let failed = |errno| fault::process("list the own child processes", errno);
+        let failed = |errno| fault::process("list the child processes of this process", errno);
         let root = ProcRoot::open(&roots.proc).map_err(failed)?;
         Ok(!own_children(&root).map_err(failed)?.is_empty())
     }
@@ -153,7 +153,7 @@ impl Front {
         }
         let mut command = Command::new(program);
         command.arg0(name).args(arguments);
-        if stands != Relation::Beside {
+        if stands != Relation::SameGroup {
             command.process_group(0);
             wanted.add(Signal::SIGCONT);
             if !is_in(ignored, SIGTSTP) {
@@ -200,7 +200,7 @@ impl Front {
     /// # Errors
     /// `Io` when the kernel does not answer.
     pub fn wait(&mut self) -> Result<JobExit> {
-        self.watch(&Watched::Nobody)?;
+        self.watch(&Watched::None)?;
         self.ending()
     }
 
@@ -283,7 +283,7 @@ impl Front {
             self.interrupted |= typed;
             if signal == SIGTSTP {
                 stop(|| self.forward(signal))?;
-            } else if !typed || self.stands != Relation::Beside {
+            } else if !typed || self.stands != Relation::SameGroup {
                 self.forward(signal);
             }
         }

@@ -5,7 +5,7 @@ use super::shared::{Shared, Watched};
 use super::signals::{FREE, is_pending};
 use super::suspend::{send, suspend_new};
 use super::terminal::Terminal;
-use super::tree::{Places, reap};
+use super::tree::{ProcessTree, reap};
 use super::tree_kill::kill_tree;
 use super::{moment, pause, program};
 use crate::fault;
@@ -43,8 +43,8 @@ pub(crate) struct LinuxJob {
     /// The hang-up was already reported: no process can continue it.
     hung_up: bool,
     ended: Option<JobExit>,
-    told_ended: bool,
-    told_abandoned: bool,
+    reported_end: bool,
+    reported_abandoned: bool,
 }
 
 impl LinuxJob {
@@ -77,8 +77,8 @@ impl LinuxJob {
             stopped_by: None,
             hung_up: false,
             ended: None,
-            told_ended: false,
-            told_abandoned: false,
+            reported_end: false,
+            reported_abandoned: false,
         })
     }
 
@@ -99,7 +99,7 @@ impl LinuxJob {
             }
         }
         if self.ended.is_none() {
-            self.look_at_job()?;
+            self.check_job()?;
         }
         if came.contains(&SIGCHLD) {
             // A process that stays a zombie is reaped at the next end of a child, or when this
@@ -107,19 +107,19 @@ impl LinuxJob {
             let Shared { root, .. } = &*self.shared;
             let _ = reap(root, |key| self.shared.is_own(key), Some(self.pid));
         }
-        if let Some(ending) = self.ended.filter(|_| !self.told_ended) {
-            self.told_ended = true;
+        if let Some(ending) = self.ended.filter(|_| !self.reported_end) {
+            self.reported_end = true;
             return Ok(Some(JobEvent::Ended(ending)));
         }
-        if !self.told_abandoned && self.shared.front.is_gone().map_err(self.failed())? {
-            self.told_abandoned = true;
+        if !self.reported_abandoned && self.shared.front.is_gone().map_err(self.failed())? {
+            self.reported_abandoned = true;
             return Ok(Some(JobEvent::Abandoned));
         }
         let asked = self.shared.signals.borrow_mut().next_asked();
         Ok(asked.map(JobEvent::EndRequested))
     }
 
-    fn look_at_job(&mut self) -> Result<()> {
+    fn check_job(&mut self) -> Result<()> {
         let ask = |options| waitid(WaitId::PidFd(self.pidfd.as_fd()), options);
         let end = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let end = ask(end).map_err(self.failed())?;
@@ -188,10 +188,10 @@ impl LinuxJob {
     /// Returns whether no process outside the tree is in a process group.
     fn is_of_tree(&self, group: Pid) -> bool {
         group == self.pid
-            || Places::read(&self.shared.root).is_ok_and(|places| {
-                let below = places.below(std::process::id());
-                let mut in_it = places.all().iter().filter(|place| is(place.group, group));
-                in_it.all(|place| below.iter().any(|below| below.key == place.key))
+            || ProcessTree::read(&self.shared.root).is_ok_and(|tree| {
+                let below = tree.below(std::process::id());
+                let mut in_it = tree.all().iter().filter(|entry| is(entry.group, group));
+                in_it.all(|entry| below.iter().any(|below| below.key == entry.key))
             })
     }
 
@@ -201,7 +201,7 @@ impl LinuxJob {
         let (Some(terminal), Some(group)) = (&self.terminal, self.shared.group) else {
             return Ok(());
         };
-        let places = Places::read(&self.shared.root)?;
+        let tree = ProcessTree::read(&self.shared.root)?;
         let number = u32::try_from(group.as_raw_nonzero().get()).unwrap_or_default();
         let mut wants_terminal = [SIGTTIN, SIGTTOU].contains(&signal);
         // Last: a shell may give the terminal to the frontend's process group at any time.
@@ -217,7 +217,7 @@ impl LinuxJob {
             (signal, wants_terminal) = (SIGTSTP, false);
         }
         // While the frontend lives, its group ID is not reused.
-        if places.is_orphaned(number) || self.shared.front.is_gone()? {
+        if tree.is_orphaned(number) || self.shared.front.is_gone()? {
             // Ctrl-Z does not stop an orphaned group; if it is stopped already, it is hung up.
             if wants_terminal && !std::mem::replace(&mut self.hung_up, true) {
                 self.send(SIGHUP);
@@ -284,7 +284,7 @@ impl Job for LinuxJob {
                 files.push(PollFd::new(&self.pidfd, PollFlags::IN));
             }
             if let Watched::Opened(front) = &self.shared.front
-                && !self.told_abandoned
+                && !self.reported_abandoned
             {
                 files.push(PollFd::new(front, PollFlags::IN));
             }
@@ -298,9 +298,9 @@ impl Job for LinuxJob {
         let number = number.ok_or_else(|| Error::new(ErrorKind::Invalid, what()))?;
         let failed = |errno| fault::process(what(), errno);
         if self.ended.is_some() {
-            let places = Places::read(&self.shared.root).map_err(failed)?;
-            let mut in_it = places.all().iter().filter(|place| is(place.group, self.pid));
-            if in_it.all(|place| place.has_ended) {
+            let tree = ProcessTree::read(&self.shared.root).map_err(failed)?;
+            let mut in_it = tree.all().iter().filter(|entry| is(entry.group, self.pid));
+            if in_it.all(|entry| entry.has_ended) {
                 return Err(Error::new(ProcessFault::Gone, what()));
             }
         }

@@ -5,7 +5,7 @@ use super::job::LinuxJob;
 use super::shared::{Shared, Watched};
 use super::signals::Signals;
 use super::terminal::own_group;
-use super::tree::{own_children, place};
+use super::tree::{entry, own_children};
 use crate::fault;
 use crate::handle::raw;
 use crate::limits::{OpenFiles, ignore_file_size_signal};
@@ -72,7 +72,7 @@ impl LinuxLauncher {
         let mask = mask.map_err(|errno| failed(errno.into()))?;
         Signals::let_through().map_err(|errno| failed(errno.into()))?;
         end_by_panics();
-        let front = front.unwrap_or(Watched::Nobody);
+        let front = front.unwrap_or(Watched::None);
         let group = group.unwrap_or_else(own_group);
         Ok(LinuxLauncher {
             shared: Rc::new(Shared {
@@ -125,14 +125,14 @@ fn end_by_panics() {
 
 /// Returns the process group of a process, which it has as long as it lives.
 fn group_of(root: &ProcRoot, key: ProcessKey) -> Option<Pid> {
-    let place = place(root, key.pid.0).ok().filter(|place| place.key.definitely_same(&key))?;
-    raw(place.group)
+    let entry = entry(root, key.pid.0).ok().filter(|entry| entry.key.definitely_same(&key))?;
+    raw(entry.group)
 }
 
 impl Launcher for LinuxLauncher {
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Job>> {
         if self.shared.own_children.get().is_none() {
-            let failed = |errno| fault::file("list the own child processes", errno);
+            let failed = |errno| fault::file("list the child processes of this process", errno);
             let own = own_children(&self.shared.root).map_err(failed)?;
             self.shared.own_children.get_or_init(|| own);
         }

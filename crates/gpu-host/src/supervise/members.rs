@@ -1,10 +1,10 @@
 //! The members of a job.
 
-use super::tree::{Places, listed, listed_below, reap, settled_below};
+use super::tree::{ProcessTree, listed, listed_below, reap, settled_below};
 use crate::boot;
 use crate::fault;
 use crate::proc_dir::ProcRoot;
-use crate::process::{Place, read_known};
+use crate::process::{TreeEntry, read_known};
 use crate::users::Users;
 use gpu_core::{Absent, ProcessInfo, ProcessKey, Reading, Result, Timestamp};
 use rustix::io::Errno;
@@ -70,13 +70,13 @@ fn read(
         Some(below) => below,
         None => all_below(root, own).map_err(failed)?,
     };
-    for place in below {
-        if place.has_ended || is_own(&place.key) {
+    for entry in below {
+        if entry.has_ended || is_own(&entry.key) {
             continue;
         }
-        let info = root.process(place.key.pid.0).and_then(|dir| read_known(&dir, booted_at, users));
+        let info = root.process(entry.key.pid.0).and_then(|dir| read_known(&dir, booted_at, users));
         match info {
-            Ok(info) if info.key == place.key => members.push(info),
+            Ok(info) if info.key == entry.key => members.push(info),
             Ok(_) | Err(Errno::NOENT | Errno::SRCH) => {}
             Err(errno) => return Err(failed(errno)),
         }
@@ -87,10 +87,10 @@ fn read(
 
 /// Returns the descendants from a read of all processes, plus those that are only in the lists.
 /// This is used if the kernel keeps no lists, or the tree changes too fast for them.
-fn all_below(root: &ProcRoot, own: u32) -> rustix::io::Result<Vec<Place>> {
-    let places = Places::settled(root, own)?;
-    let mut below: Vec<_> = places.below(own).into_iter().cloned().collect();
-    let known: HashSet<_> = below.iter().map(|place| place.key).collect();
-    below.extend(listed_below(root, own).into_iter().filter(|place| !known.contains(&place.key)));
+fn all_below(root: &ProcRoot, own: u32) -> rustix::io::Result<Vec<TreeEntry>> {
+    let tree = ProcessTree::settled(root, own)?;
+    let mut below: Vec<_> = tree.below(own).into_iter().cloned().collect();
+    let known: HashSet<_> = below.iter().map(|entry| entry.key).collect();
+    below.extend(listed_below(root, own).into_iter().filter(|entry| !known.contains(&entry.key)));
     Ok(below)
 }

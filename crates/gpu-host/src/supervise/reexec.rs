@@ -199,7 +199,7 @@ impl ReexecRole {
             return Ok(None);
         }
         let words: Vec<OsString> = words.take(5).collect();
-        let what = "read what to supervise";
+        let what = "read the job to supervise";
         let [pid, start, report, result] = &words[..] else {
             return Err(Error::new(ErrorKind::Invalid, what));
         };

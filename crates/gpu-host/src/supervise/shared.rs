@@ -58,7 +58,7 @@ impl Shared {
 /// A process whose end is watched.
 pub(crate) enum Watched {
     /// No process.
-    Nobody,
+    None,
     /// This process lived when it was opened.
     Opened(OwnedFd),
     /// The process has ended before.
@@ -85,7 +85,7 @@ impl Watched {
     /// Returns whether it is gone.
     pub(crate) fn is_gone(&self) -> rustix::io::Result<bool> {
         match self {
-            Watched::Nobody => Ok(false),
+            Watched::None => Ok(false),
             Watched::Opened(pidfd) => has_ended(pidfd),
             Watched::Gone => Ok(true),
         }

@@ -4,7 +4,7 @@
 //! costs one system call per process, and a stopped process neither forks nor exits. The existing
 //! tree keeps running.
 
-use super::tree::{listed, listed_below, place};
+use super::tree::{entry, listed, listed_below};
 use super::{has_ended, moment, pause};
 use crate::boot;
 use crate::fault;
@@ -48,7 +48,7 @@ pub(crate) fn suspend_new(
     let own = std::process::id();
     let mut seen: HashSet<u32> = known.iter().map(|key| key.pid.0).collect();
     seen.extend(spared.iter().map(|pid| pid.0));
-    let is_own_pid = |pid: &u32| place(root, *pid).is_ok_and(|place| is_own(&place.key));
+    let is_own_pid = |pid: &u32| entry(root, *pid).is_ok_and(|entry| is_own(&entry.key));
     seen.extend(listed(root).map_err(failed)?.into_iter().filter(is_own_pid));
     let mut stopped = Vec::new();
     let start = moment();
@@ -61,8 +61,8 @@ pub(crate) fn suspend_new(
             let Some(number) = raw(pid).filter(|_| !seen.contains(&pid)) else { continue };
             let sent = kill_process(number, Signal::STOP);
             last_new = moment();
-            match place(root, pid) {
-                Ok(place) if place.has_ended => {
+            match entry(root, pid) {
+                Ok(entry) if entry.has_ended => {
                     if kept == Some(number) {
                         seen.insert(pid);
                     } else {
@@ -71,9 +71,9 @@ pub(crate) fn suspend_new(
                         let _ = waitid(WaitId::Pid(number), ended);
                     }
                 }
-                Ok(place) => {
+                Ok(entry) => {
                     seen.insert(pid);
-                    stopped.extend(sent.is_ok().then_some(place.key));
+                    stopped.extend(sent.is_ok().then_some(entry.key));
                 }
                 Err(_) => {}
             }
@@ -100,7 +100,7 @@ pub(crate) fn suspend_new(
     };
     let alive = |key: &ProcessKey| {
         let dir = root.process(key.pid.0).ok()?;
-        let lives = place(root, key.pid.0).is_ok_and(|place| !place.has_ended);
+        let lives = entry(root, key.pid.0).is_ok_and(|entry| !entry.has_ended);
         read_known(&dir, booted_at, users)
             .ok()
             .filter(|info| lives && info.key.definitely_same(key))
@@ -113,6 +113,6 @@ pub(crate) fn suspend_new(
 pub(crate) fn send(root: &ProcRoot, key: &ProcessKey, signal: Signal) -> bool {
     let Some(number) = raw(key.pid.0) else { return false };
     let Ok(pidfd) = pidfd_open(number, PidfdFlags::empty()) else { return false };
-    let same = place(root, key.pid.0).is_ok_and(|place| place.key.definitely_same(key));
+    let same = entry(root, key.pid.0).is_ok_and(|entry| entry.key.definitely_same(key));
     same && has_ended(&pidfd) == Ok(false) && pidfd_send_signal(&pidfd, signal).is_ok()
 }

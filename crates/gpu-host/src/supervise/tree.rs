@@ -2,7 +2,7 @@
 
 use crate::handle::raw;
 use crate::proc_dir::{ProcDir, ProcRoot, number};
-use crate::process::{Place, read_place};
+use crate::process::{TreeEntry, read_entry};
 use gpu_core::ProcessKey;
 use rustix::io::{Errno, Result};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
@@ -17,9 +17,9 @@ const READINGS: usize = 5;
 
 /// The positions of all processes at one moment, as nearly as possible.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Vec<Place>);
+pub(crate) struct ProcessTree(Vec<TreeEntry>);
 
-impl Places {
+impl ProcessTree {
     /// Reads all processes once. It leaves out processes that end meanwhile or are hidden from the
     /// caller.
     ///
@@ -27,20 +27,20 @@ impl Places {
     /// When the list cannot be read, or a process in it cannot be read for another reason, such as
     /// a lack of descriptors: a live process must not count as gone.
     pub(crate) fn read(root: &ProcRoot) -> Result<Self> {
-        Places::of(root, root.pids()?)
+        ProcessTree::of(root, root.pids()?)
     }
 
     /// Reads these processes, as [`read`](Self::read) does.
     fn of(root: &ProcRoot, pids: Vec<u32>) -> Result<Self> {
-        let mut places = Vec::new();
+        let mut tree = Vec::new();
         for pid in pids {
-            match place(root, pid) {
-                Ok(place) => places.push(place),
+            match entry(root, pid) {
+                Ok(entry) => tree.push(entry),
                 Err(errno) if is_gone_or_hidden(errno) => {}
                 Err(errno) => return Err(errno),
             }
         }
-        Ok(Places(places))
+        Ok(ProcessTree(tree))
     }
 
     /// Reads all processes until those below `pid` are the same twice: during one read, a process
@@ -49,31 +49,31 @@ impl Places {
     /// # Errors
     /// When the list cannot be read.
     pub(crate) fn settled(root: &ProcRoot, pid: u32) -> Result<Self> {
-        let mut places = Places::read(root)?;
+        let mut tree = ProcessTree::read(root)?;
         for _ in 1..READINGS {
-            let again = Places::read(root)?;
-            let keys = |places: &Places| -> HashSet<_> {
-                places.below(pid).into_iter().map(|place| place.key).collect()
+            let again = ProcessTree::read(root)?;
+            let keys = |tree: &ProcessTree| -> HashSet<_> {
+                tree.below(pid).into_iter().map(|entry| entry.key).collect()
             };
-            let same = keys(&places) == keys(&again);
-            places = again;
+            let same = keys(&tree) == keys(&again);
+            tree = again;
             if same {
                 break;
             }
         }
-        Ok(places)
+        Ok(tree)
     }
 
     /// Returns all processes.
-    pub(crate) fn all(&self) -> &[Place] {
+    pub(crate) fn all(&self) -> &[TreeEntry] {
         &self.0
     }
 
     /// Returns the descendants of a process, including zombies.
-    pub(crate) fn below(&self, pid: u32) -> Vec<&Place> {
-        let mut children: HashMap<u32, Vec<&Place>> = HashMap::new();
-        for place in &self.0 {
-            children.entry(place.parent).or_default().push(place);
+    pub(crate) fn below(&self, pid: u32) -> Vec<&TreeEntry> {
+        let mut children: HashMap<u32, Vec<&TreeEntry>> = HashMap::new();
+        for entry in &self.0 {
+            children.entry(entry.parent).or_default().push(entry);
         }
         let (mut below, mut parents) = (Vec::new(), vec![pid]);
         while let Some(parent) = parents.pop() {
@@ -89,14 +89,14 @@ impl Places {
     /// Returns whether a process group is orphaned: whether no process of its session, outside the
     /// group, is a parent in it that could continue it after a stop (credentials(7), setpgid(2)).
     pub(crate) fn is_orphaned(&self, group: u32) -> bool {
-        let by_pid: HashMap<u32, &Place> =
-            self.0.iter().map(|place| (place.key.pid.0, place)).collect();
-        let watched = |place: &Place| {
-            by_pid.get(&place.parent).is_some_and(|parent| {
-                parent.group != group && parent.session == place.session && !parent.has_ended
+        let by_pid: HashMap<u32, &TreeEntry> =
+            self.0.iter().map(|entry| (entry.key.pid.0, entry)).collect();
+        let watched = |entry: &TreeEntry| {
+            by_pid.get(&entry.parent).is_some_and(|parent| {
+                parent.group != group && parent.session == entry.session && !parent.has_ended
             })
         };
-        !self.0.iter().any(|place| place.group == group && watched(place))
+        !self.0.iter().any(|entry| entry.group == group && watched(entry))
     }
 }
 
@@ -104,8 +104,8 @@ impl Places {
 ///
 /// # Errors
 /// `ENOENT` or `ESRCH` when it is gone.
-pub(crate) fn place(root: &ProcRoot, pid: u32) -> Result<Place> {
-    read_place(&root.process(pid)?)
+pub(crate) fn entry(root: &ProcRoot, pid: u32) -> Result<TreeEntry> {
+    read_entry(&root.process(pid)?)
 }
 
 /// Returns whether a process that cannot be read has ended, or `/proc` hides it (`hidepid`). `stat`
@@ -119,13 +119,13 @@ fn is_gone_or_hidden(errno: Errno) -> bool {
 ///
 /// # Errors
 /// When the list cannot be read, or this process is not in it.
-pub(crate) fn children(root: &ProcRoot) -> Result<Vec<Place>> {
-    let own = place(root, std::process::id())?.key.pid.0;
+pub(crate) fn children(root: &ProcRoot) -> Result<Vec<TreeEntry>> {
+    let own = entry(root, std::process::id())?.key.pid.0;
     match listed(root) {
-        Ok(pids) => Ok(Places::of(root, pids)?.0),
+        Ok(pids) => Ok(ProcessTree::of(root, pids)?.0),
         Err(Errno::NOENT) => {
-            let mut all = Places::read(root)?.0;
-            all.retain(|place| place.parent == own);
+            let mut all = ProcessTree::read(root)?.0;
+            all.retain(|entry| entry.parent == own);
             Ok(all)
         }
         Err(errno) => Err(errno),
@@ -173,18 +173,18 @@ pub(crate) fn listed(root: &ProcRoot) -> Result<Vec<u32>> {
 /// Returns the descendants of this process, from the kernel's lists of children if it keeps them.
 /// That is much faster than reading all processes, and finds a process that lives for a few
 /// milliseconds; but while children end, a list may omit others (proc(5)).
-pub(crate) fn listed_below(root: &ProcRoot, own: u32) -> Vec<Place> {
+pub(crate) fn listed_below(root: &ProcRoot, own: u32) -> Vec<TreeEntry> {
     let (mut below, mut known, mut parents) = (Vec::new(), HashSet::new(), vec![own]);
     while let Some(parent) = parents.pop() {
         let Ok(dir) = root.process(parent) else { continue };
         for thread in dir.threads().unwrap_or_default() {
             for pid in children_of(&dir, thread).unwrap_or_default() {
                 // If its parent has ended meanwhile, a process was re-parented to this one.
-                let is_below = |place: &Place| [parent, own].contains(&place.parent);
-                let Some(place) = place(root, pid).ok().filter(is_below) else { continue };
-                if known.insert(place.key) {
+                let is_below = |entry: &TreeEntry| [parent, own].contains(&entry.parent);
+                let Some(entry) = entry(root, pid).ok().filter(is_below) else { continue };
+                if known.insert(entry.key) {
                     parents.push(pid);
-                    below.push(place);
+                    below.push(entry);
                 }
             }
         }
@@ -209,25 +209,25 @@ pub(crate) fn listed_below(root: &ProcRoot, own: u32) -> Vec<Place> {
 ///
 /// If new processes appear, the caller reads all processes instead: retrying takes time for each
 /// zombie.
-pub(crate) fn settled_below(root: &ProcRoot, own: u32) -> Option<Vec<Place>> {
+pub(crate) fn settled_below(root: &ProcRoot, own: u32) -> Option<Vec<TreeEntry>> {
     let mut before: Option<HashSet<_>> = None;
     for _ in 0..READINGS {
         let Some(below) = lists_below(root, own) else {
             before = None;
             continue;
         };
-        let now: HashSet<_> = below.iter().map(Place::identity).collect();
+        let now: HashSet<_> = below.iter().map(TreeEntry::identity).collect();
         if let Some(before) = before {
             if now == before {
-                let lives = |seen: &Place| {
-                    place(root, seen.key.pid.0).is_ok_and(|now| now.identity() == seen.identity())
+                let lives = |seen: &TreeEntry| {
+                    entry(root, seen.key.pid.0).is_ok_and(|now| now.identity() == seen.identity())
                 };
-                if below.iter().filter(|place| !place.has_ended).all(lives) {
+                if below.iter().filter(|entry| !entry.has_ended).all(lives) {
                     return Some(below);
                 }
             }
             let known: HashSet<_> = before.iter().map(|(key, ..)| key).collect();
-            if below.iter().any(|place| !known.contains(&place.key)) {
+            if below.iter().any(|entry| !known.contains(&entry.key)) {
                 return None;
             }
         }
@@ -237,12 +237,12 @@ pub(crate) fn settled_below(root: &ProcRoot, own: u32) -> Option<Vec<Place>> {
 }
 
 /// Reads the lists once; `None` if one may be incomplete, or there are none.
-fn lists_below(root: &ProcRoot, own: u32) -> Option<Vec<Place>> {
-    let mut below: Vec<Place> = Vec::new();
+fn lists_below(root: &ProcRoot, own: u32) -> Option<Vec<TreeEntry>> {
+    let mut below: Vec<TreeEntry> = Vec::new();
     let (mut known, mut parents) = (HashSet::from([own]), vec![own]);
     while let Some(parent) = parents.pop() {
         for pid in whole_list(root, parent)? {
-            let child = place(root, pid).ok().filter(|child| child.parent == parent)?;
+            let child = entry(root, pid).ok().filter(|child| child.parent == parent)?;
             // No process is below two processes, or below itself.
             known.insert(pid).then_some(())?;
             // A process that has ended has no children any more.
@@ -275,20 +275,20 @@ mod tests {
     use gpu_core::{Pid, StartTime};
 
     /// Returns a process: PID, parent, group, session.
-    fn at([pid, parent, group, session]: [u32; 4]) -> Place {
+    fn at([pid, parent, group, session]: [u32; 4]) -> TreeEntry {
         let key = ProcessKey { pid: Pid(pid), start: Some(StartTime(1)) };
-        Place { key, parent, group, session, has_ended: false }
+        TreeEntry { key, parent, group, session, has_ended: false }
     }
 
-    fn below(places: &Places, pid: u32) -> Vec<u32> {
-        let mut pids: Vec<_> = places.below(pid).iter().map(|place| place.key.pid.0).collect();
+    fn below(tree: &ProcessTree, pid: u32) -> Vec<u32> {
+        let mut pids: Vec<_> = tree.below(pid).iter().map(|entry| entry.key.pid.0).collect();
         pids.sort_unstable();
         pids
     }
 
     #[test]
     fn descendants_include_all_generations_and_cycles_terminate() {
-        let places = Places(vec![
+        let tree = ProcessTree(vec![
             at([1, 0, 1, 1]),
             at([20, 10, 20, 1]),
             at([10, 1, 10, 1]),
@@ -296,10 +296,10 @@ mod tests {
             at([30, 31, 30, 30]),
             at([31, 30, 30, 30]),
         ]);
-        assert_eq!(below(&places, 10), [5, 20]);
-        assert_eq!(below(&places, 5), [0; 0]);
-        assert_eq!(below(&places, 30), [30, 31]);
-        assert_eq!(below(&places, 1), [5, 10, 20]);
+        assert_eq!(below(&tree, 10), [5, 20]);
+        assert_eq!(below(&tree, 5), [0; 0]);
+        assert_eq!(below(&tree, 30), [30, 31]);
+        assert_eq!(below(&tree, 1), [5, 10, 20]);
     }
 
     /// A directory that imitates `/proc`: PID, parent, state and list of children of each.
@@ -327,7 +327,7 @@ mod tests {
     fn listed_pids(root: &ProcRoot) -> Option<Vec<(u32, bool)>> {
         let below = settled_below(root, 10)?;
         let mut pids: Vec<_> =
-            below.iter().map(|place| (place.key.pid.0, place.has_ended)).collect();
+            below.iter().map(|entry| (entry.key.pid.0, entry.has_ended)).collect();
         pids.sort_unstable();
         Some(pids)
     }
@@ -364,11 +364,11 @@ mod tests {
         // A shell, a frontend in its job, a supervisor in the same, and their job.
         let shell = [at([1, 0, 1, 1]), at([10, 1, 10, 10])];
         let jobs = [at([20, 10, 20, 10]), at([21, 20, 20, 10]), at([30, 21, 30, 10])];
-        let places = Places(shell.into_iter().chain(jobs).collect());
-        assert!(!places.is_orphaned(20) && !places.is_orphaned(30));
-        assert!(places.is_orphaned(10), "its parent is of another session");
+        let tree = ProcessTree(shell.into_iter().chain(jobs).collect());
+        assert!(!tree.is_orphaned(20) && !tree.is_orphaned(30));
+        assert!(tree.is_orphaned(10), "its parent is of another session");
         // The frontend is gone, and its child belongs to the first process.
-        let places = Places(vec![at([1, 0, 1, 1]), at([21, 1, 20, 10]), at([30, 21, 30, 10])]);
-        assert!(places.is_orphaned(20) && !places.is_orphaned(30));
+        let tree = ProcessTree(vec![at([1, 0, 1, 1]), at([21, 1, 20, 10]), at([30, 21, 30, 10])]);
+        assert!(tree.is_orphaned(20) && !tree.is_orphaned(30));
     }
 }

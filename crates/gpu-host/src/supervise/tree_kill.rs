@@ -4,7 +4,7 @@
 //! of this process. So no check is needed before killing a child, and a process that forks and ends
 //! is killed as soon as the kernel lists it.
 
-use super::tree::{listed, place};
+use super::tree::{entry, listed};
 use super::{moment, pause};
 use crate::boot;
 use crate::fault;
@@ -47,7 +47,7 @@ pub(crate) fn kill_tree(
         errno => fault::file(what, errno),
     };
     let booted_at = boot::read(root);
-    let own = |pid: &u32| place(root, *pid).is_ok_and(|place| is_own(&place.key));
+    let own = |pid: &u32| entry(root, *pid).is_ok_and(|entry| is_own(&entry.key));
     let mut passed_over: HashSet<u32> = spared.iter().map(|pid| pid.0).collect();
     passed_over.extend(listed(root).map_err(failed)?.into_iter().filter(own));
     let (start, mut killed_tree) = (moment(), KilledTree::default());

@@ -342,19 +342,19 @@ fn replacing_part_keeps_the_old_file_until_it_is_complete() {
 fn part_gets_its_name_only_when_complete() {
     let dir = Dir::new();
     let path = dir.at("recording");
-    let mut part = Part::beside(&path).unwrap();
+    let mut part = Part::create(&path).unwrap();
     assert!(fcntl_getfd(&part.file).unwrap().contains(FdFlags::CLOEXEC));
     part.file.write_all(b"new").unwrap();
     assert!(!path.exists());
     part.finish(&path).unwrap();
     assert_eq!((text(&path).as_str(), dir.names()), ("new", vec!["recording".to_owned()]));
-    assert_eq!(why(Part::beside(&path).map(drop)), "it already exists");
+    assert_eq!(why(Part::create(&path).map(drop)), "it already exists");
 
-    drop(Part::beside(&dir.at("abandoned")).unwrap());
-    let part = Part::beside(&dir.at("late")).unwrap();
+    drop(Part::create(&dir.at("abandoned")).unwrap());
+    let part = Part::create(&dir.at("late")).unwrap();
     dir.file("late", "another's", 0o644);
     assert_eq!(why(part.finish(&dir.at("late"))), Errno::EXIST.to_string());
     assert_eq!(text(&dir.at("late")), "another's");
     assert_eq!(dir.names(), ["late", "recording"], "nothing else is left");
-    assert_eq!(why(Part::beside(&dir.at("missing/x")).map(drop)), Errno::NOENT.to_string());
+    assert_eq!(why(Part::create(&dir.at("missing/x")).map(drop)), Errno::NOENT.to_string());
 }

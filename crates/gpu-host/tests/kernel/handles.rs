@@ -21,18 +21,18 @@ fn cooperative_process_ends_on_sigterm() {
     let mut sleeper = Sleeper::shell(":", &[]);
     let handle = host().open(sleeper.pid()).unwrap();
     assert!(!handle.has_exited().unwrap());
-    assert_eq!(handle.look().unwrap().key, host().process(sleeper.pid()).unwrap().key);
+    assert_eq!(handle.info().unwrap().key, host().process(sleeper.pid()).unwrap().key);
     handle.signal(Signal::Term, &token()).unwrap();
     eventually(|| handle.has_exited().unwrap());
 
     // A zombie keeps its PID, although it has ended.
     assert_eq!(host().process(sleeper.pid()).unwrap().state, Ok(ProcessState::Zombie));
-    assert_eq!(handle.look().unwrap_err().kind(), GONE);
+    assert_eq!(handle.info().unwrap_err().kind(), GONE);
     assert_eq!(host().open(sleeper.pid()).err().unwrap().kind(), GONE);
 
     sleeper.reap();
     for kind in [
-        handle.look().unwrap_err().kind(),
+        handle.info().unwrap_err().kind(),
         handle.held(&[resolve("/dev/full").unwrap()]).unwrap_err().kind(),
         handle.signal(Signal::Kill, &token()).unwrap_err().kind(),
         host().process(sleeper.pid()).unwrap_err().kind(),
@@ -48,9 +48,9 @@ fn process_ignoring_sigterm_ends_on_sigkill() {
     let sleeper = Sleeper::shell("trap '' TERM", &[]);
     let handle = host().open(sleeper.pid()).unwrap();
     handle.signal(Signal::Term, &token()).unwrap();
-    let cpu_before = handle.look().unwrap().cpu_time.unwrap();
+    let cpu_before = handle.info().unwrap().cpu_time.unwrap();
     assert!(!handle.has_exited().unwrap());
-    assert!(handle.look().unwrap().cpu_time.unwrap() >= cpu_before);
+    assert!(handle.info().unwrap().cpu_time.unwrap() >= cpu_before);
     handle.signal(Signal::Kill, &token()).unwrap();
     eventually(|| handle.has_exited().unwrap());
 }
@@ -69,11 +69,11 @@ fn setuid_program_keeps_real_uid_of_its_starter() {
     let sleeper = Sleeper::spawn(Command::new(&program).arg("1000"));
     sleeper.wait_for_name("sleep");
     let handle = host().open(sleeper.pid()).unwrap();
-    let state = || handle.look().unwrap().state;
+    let state = || handle.info().unwrap().state;
     eventually(|| state() == Ok(ProcessState::Sleeping));
     let uids = handle.uids().unwrap();
     assert_eq!(uids.real, own);
-    assert_eq!((Ok(uids.effective), uids.saved), (handle.look().unwrap().uid, uids.effective));
+    assert_eq!((Ok(uids.effective), uids.saved), (handle.info().unwrap().uid, uids.effective));
     assert!(uids.may_be_signalled_by(own));
     if uids.effective == own {
         skip("setuid_program", "not root, or setuid has no effect here");
@@ -110,7 +110,7 @@ fn stopped_process_ends_on_sigkill() {
     let number = i32::try_from(sleeper.pid().0).unwrap();
     let number = rustix::process::Pid::from_raw(number).unwrap();
     rustix::process::kill_process(number, rustix::process::Signal::STOP).unwrap();
-    eventually(|| handle.look().unwrap().state == Ok(ProcessState::Stopped));
+    eventually(|| handle.info().unwrap().state == Ok(ProcessState::Stopped));
     handle.signal(Signal::Term, &token()).unwrap();
     assert!(!handle.has_exited().unwrap(), "the signal waits until it goes on");
     handle.signal(Signal::Kill, &token()).unwrap();

@@ -54,7 +54,7 @@ fn zombie_leader_with_live_threads_is_a_holder() {
 
     let handle = host().open(pid).unwrap();
     assert!(!handle.has_exited().unwrap(), "its threads live");
-    assert_eq!(handle.look().unwrap().state, Ok(ProcessState::Zombie));
+    assert_eq!(handle.info().unwrap().state, Ok(ProcessState::Zombie));
     assert_eq!(handle.held(&files).unwrap(), holder.held);
     handle.signal(Signal::Term, &ActToken::user_confirmed()).unwrap();
     eventually(|| handle.has_exited().unwrap());

@@ -127,7 +127,7 @@ fn foreign_processes_are_counted_as_unreadable() {
     assert!((1..=strangers + 20).contains(&closed), "{closed} closed, {strangers} strangers");
 
     let handle = host().open(pid).unwrap();
-    assert_eq!(handle.look().unwrap().uid, Ok(0), "its user is visible");
+    assert_eq!(handle.info().unwrap().uid, Ok(0), "its user is visible");
     assert_eq!(handle.held(&files).unwrap_err().kind(), NOT_PERMITTED);
     let error = handle.signal(Signal::Term, &ActToken::user_confirmed()).unwrap_err();
     assert_eq!(error.kind(), NOT_PERMITTED);
@@ -269,7 +269,7 @@ fn own_namespace_processes_are_listed() {
     let pids: Vec<_> = host().processes().unwrap().processes.iter().map(|p| p.key.pid).collect();
     assert_eq!(pids, [Pid(std::process::id()), sleeper.pid()]);
     let handle = host().open(sleeper.pid()).unwrap();
-    assert_eq!(handle.look().unwrap().namespace_pids, Ok(vec![sleeper.pid()]));
+    assert_eq!(handle.info().unwrap().namespace_pids, Ok(vec![sleeper.pid()]));
     handle.signal(Signal::Term, &ActToken::user_confirmed()).unwrap();
     eventually(|| handle.has_exited().unwrap());
 }
@@ -356,7 +356,7 @@ fn handle_of_reused_pid_reaches_neither_process() {
 
     let gone = ErrorKind::Process(ProcessFault::Gone);
     assert!(handle.has_exited().unwrap());
-    assert_eq!(handle.look().unwrap_err().kind(), gone);
+    assert_eq!(handle.info().unwrap_err().kind(), gone);
     let files = [resolve("/dev/null").unwrap()];
     assert_eq!(handle.held(&files).unwrap_err().kind(), gone);
     for signal in [Signal::Term, Signal::Kill] {

@@ -3,7 +3,7 @@
 use crate::other_process::NOBODY;
 use crate::{LEASE, entry, lease, locks, locks_at, skip};
 use gpu_core::{ErrorKind, LeaseStore};
-use gpu_host::{FileLeaseStore, Place};
+use gpu_host::{FileLeaseStore, LeaseLocation};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
@@ -69,7 +69,7 @@ impl Machine {
     }
 
     fn locks(&self) -> FileLeaseStore {
-        locks_at(Place::machine(self.at("run"), self.at("tmp")), &self.at("tmp"))
+        locks_at(LeaseLocation::machine(self.at("run"), self.at("tmp")), &self.at("tmp"))
     }
 
     fn names(&self, dir: &str) -> Vec<String> {
@@ -125,7 +125,7 @@ fn leases_from_before_root_created_dir_still_count() {
 fn unreadable_lease_dir_fails_instead_of_hiding_leases() {
     let test = "unreadable_lease_dir_fails_instead_of_hiding_leases";
     let Some(machine) = Machine::new(test) else { return };
-    let with = |tmp| locks_at(Place::machine(machine.at("run"), tmp), &machine.at("tmp"));
+    let with = |tmp| locks_at(LeaseLocation::machine(machine.at("run"), tmp), &machine.at("tmp"));
     drop(lease(&machine.locks(), &["GPU-1"]));
     fs::write(machine.at("file"), "").unwrap();
     for never in ["missing", "file", "run"] {
@@ -142,10 +142,10 @@ fn dir_of_another_user_is_rejected() {
     let locks = machine.locks();
     fs::create_dir(machine.at("run/gpuws")).unwrap();
     mode(&machine.at("run/gpuws"), 0o755);
-    refused(&locks, "has mode 0755 and not 1777");
+    refused(&locks, "has mode 0755, not 1777");
     mode(&machine.at("run/gpuws"), 0o1777);
     chown(machine.at("run/gpuws"), Some(NOBODY), None).unwrap();
-    refused(&locks, "belongs to user 65534 and not to root");
+    refused(&locks, "belongs to user 65534, not to root");
     refused(&crate::locks(&machine.at("run/gpuws")), "belongs to user 65534");
     fs::remove_dir(machine.at("run/gpuws")).unwrap();
     symlink(machine.at("tmp"), machine.at("run/gpuws")).unwrap();
@@ -154,8 +154,8 @@ fn dir_of_another_user_is_rejected() {
 
     mode(&machine.at("run"), 0o777);
     mode(&machine.at("tmp"), 0o777);
-    refused(&locks, "has mode 0777 and not 1777");
+    refused(&locks, "has mode 0777, not 1777");
     mode(&machine.at("tmp"), 0o1777);
     chown(machine.at("tmp"), Some(NOBODY), None).unwrap();
-    refused(&locks, "belongs to user 65534 and not to root");
+    refused(&locks, "belongs to user 65534, not to root");
 }

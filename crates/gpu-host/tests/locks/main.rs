@@ -17,7 +17,7 @@ use gpu_core::{
     Claim, Clock, DeviceUuid, EntryKind, LeaseEntry, LeaseGuard, LeaseStore, Pid, ProcessKey,
     Timestamp,
 };
-use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_host::{FileLeaseStore, LeaseLocation, Roots, SafeGpuFiles, SystemClock};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,13 +30,13 @@ fn roots() -> Roots {
     Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
 }
 
-fn locks_at(place: Place, tmp: &Path) -> FileLeaseStore {
-    FileLeaseStore::new(place, SafeGpuFiles::below(tmp), roots())
+fn locks_at(location: LeaseLocation, tmp: &Path) -> FileLeaseStore {
+    FileLeaseStore::new(location, SafeGpuFiles::below(tmp), roots())
 }
 
 /// Returns the locks of a directory.
 fn locks(dir: &Path) -> FileLeaseStore {
-    locks_at(Place::dir(dir), dir)
+    locks_at(LeaseLocation::dir(dir), dir)
 }
 
 /// Returns the directory with the entries of this user.

@@ -114,8 +114,8 @@ fn running_safe_gpu_is_awaited() {
         let (path, pid) = (file.display(), at_work.pid());
         let named = format!("hold safe-gpu's lock '{path}': it is locked by process {pid}");
         assert_eq!(error.to_string(), named);
-        let place = files(tmp.path()).iter().position(|other| *other == file).unwrap();
-        let holder = SafeGpuHolder { file: place, process: Some(pid) };
+        let index = files(tmp.path()).iter().position(|other| *other == file).unwrap();
+        let holder = SafeGpuHolder { file: index, process: Some(pid) };
         assert_eq!(here.safe_gpu_holder(), Some(holder));
         drop(at_work);
         eventually(|| here.safe_gpu_holder().is_none());

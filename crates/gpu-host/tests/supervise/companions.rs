@@ -53,7 +53,7 @@ pub(crate) fn act() -> i32 {
         ..Launch::default()
     };
     let mut job = launcher.launch(&shell("exec sleep 1000")).expect("it can be started");
-    let mut look = || assert_eq!(job.next(Duration::from_millis(20)).expect("it lives"), None);
+    let mut poll = || assert_eq!(job.next(Duration::from_millis(20)).expect("it lives"), None);
     let mut short = launcher.accompany(&shell("echo why; exit 3")).expect("it can be started");
     let mut long = launcher.accompany(&shell("exec sleep 1001")).expect("it can be started");
     let dropped = launcher.accompany(&shell("exec sleep 1002")).expect("it can be started");
@@ -61,7 +61,7 @@ pub(crate) fn act() -> i32 {
     // The job's own reaping leaves it alone.
     let mut said = None;
     while said.is_none() {
-        look();
+        poll();
         said = short.ended().expect("it can be watched");
     }
     assert_eq!(said.as_deref(), Some("why\n"));
@@ -73,12 +73,12 @@ pub(crate) fn act() -> i32 {
     };
     let mut again = launcher.accompany(&again).expect("it can be started");
     while again.ended().expect("it can be watched").is_none() {
-        look();
+        poll();
     }
     assert_eq!(long.ended().expect("it can be watched"), None);
     drop(dropped);
     eventually("one that was dropped is waited for", || {
-        look();
+        poll();
         below(std::process::id()).iter().all(|seen| seen.pid != dropped_pid)
     });
     let members = job.members().expect("members can be read");

@@ -6,7 +6,7 @@ use crate::roles::roots;
 use gpu_core::{
     Claim, DeviceUuid, EntryKind, LeaseEntry, LeaseStore, Pid, ProcessKey, ProcessTable, Timestamp,
 };
-use gpu_host::{FileLeaseStore, LinuxHost, Place, SafeGpuFiles};
+use gpu_host::{FileLeaseStore, LeaseLocation, LinuxHost, SafeGpuFiles};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -127,7 +127,7 @@ pub(crate) fn act(words: &[OsString]) -> i32 {
 }
 
 fn locks(dir: &Path) -> FileLeaseStore {
-    FileLeaseStore::new(Place::dir(dir), SafeGpuFiles::below(dir), roots())
+    FileLeaseStore::new(LeaseLocation::dir(dir), SafeGpuFiles::below(dir), roots())
 }
 
 fn entry(locks: &FileLeaseStore) -> LeaseEntry {

@@ -65,9 +65,9 @@ impl Shell {
     pub(crate) fn expect(&mut self, text: &str) -> String {
         let clock = SystemClock::new();
         loop {
-            if let Some(place) = self.shown.find(text) {
-                let before = self.shown[..place].to_owned();
-                self.shown.drain(..place + text.len());
+            if let Some(at) = self.shown.find(text) {
+                let before = self.shown[..at].to_owned();
+                self.shown.drain(..at + text.len());
                 return before;
             }
             assert!(clock.monotonic() < PATIENCE, "{text:?} is not in {:?}", self.shown);

@@ -177,7 +177,7 @@ fn queue(launcher: &LinuxLauncher) -> i32 {
 }
 
 /// How often, for a tenth of a second each, no file can be opened.
-const SCARCE_LOOKS: u32 = 15;
+const SCARCE_SCANS: u32 = 15;
 
 fn watch(
     job: &mut dyn Job,
@@ -185,7 +185,7 @@ fn watch(
     spared: &[gpu_core::Pid],
     let_go: &dyn Fn(),
 ) -> JobExit {
-    let mut scarce = if is("scarce") { SCARCE_LOOKS } else { 0 };
+    let mut scarce = if is("scarce") { SCARCE_SCANS } else { 0 };
     loop {
         let usual = getrlimit(Resource::Nofile);
         if scarce > 0 {
@@ -324,8 +324,8 @@ fn own_children() -> Vec<Child> {
         command.args(["-c", &format!("exit {code}")]);
         command
     };
-    let (mut beside, mut apart, mut helper) = (ends("7"), ends("8"), a_helper());
-    let children = [&mut beside, apart.process_group(0), &mut helper];
+    let (mut same_group, mut apart, mut helper) = (ends("7"), ends("8"), a_helper());
+    let children = [&mut same_group, apart.process_group(0), &mut helper];
     children.map(|command| command.spawn().expect("it can be started")).into()
 }
 

@@ -31,7 +31,7 @@ fn processes_outliving_job_are_members() {
 fn process_group_outlives_its_leader() {
     let fixture = Fixture::new();
     // After the job's end the supervisor forwards SIGUSR1 to the rest of the group.
-    let script = "(trap 'echo told > told' USR1; echo ready > ready; while :; do sleep 0.02; done) \
+    let script = "(trap 'echo message > message' USR1; echo ready > ready; while :; do sleep 0.02; done) \
         2> /dev/null & while [ ! -e ready ]; do sleep 0.02; done; kill -9 $$";
     assert_eq!(how(&mut fixture.shell("tell", script)), 137);
     assert_eq!(fixture.count("alone"), 0);

@@ -10,8 +10,8 @@ use crate::SimulatedNvml;
 use crate::reset::Resetter;
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
-    Driver, Error, ErrorKind, Fault, GpuBackend, Groups, Inventory, MachineFault, MigInstance,
-    Origin, PeerAccess, PeerCapability, Pid, Result, Topology,
+    Driver, Error, ErrorKind, Fault, GpuBackend, Groups, Inventory, MachineFault, Origin,
+    Partition, PeerAccess, PeerCapability, Pid, Result, Topology,
 };
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -152,7 +152,7 @@ impl NvmlChild {
     }
 
     /// Requests in advance a snapshot that will be needed soon, so that the driver works in the
-    /// background. Its deadline starts now. [`look`](GpuBackend::look) with the same groups returns
+    /// background. Its deadline starts now. [`inventory`](GpuBackend::inventory) with the same groups returns
     /// it; any other query waits for it first.
     pub fn request_snapshot(&self, groups: Groups) {
         let mut state = self.state();
@@ -376,7 +376,7 @@ impl GpuBackend for NvmlChild {
         single!(self, Query::Processes(device.clone()), Processes)
     }
 
-    fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>> {
+    fn partitions(&self, device: &DeviceId) -> Result<Vec<Partition>> {
         single!(self, Query::MigInstances(device.clone()), MigInstances)
     }
 
@@ -415,7 +415,7 @@ impl GpuBackend for NvmlChild {
         Resetter::installed()?.reset(bus, &device.to_string())
     }
 
-    fn look(&self, groups: Groups) -> Inventory {
+    fn inventory(&self, groups: Groups) -> Inventory {
         let mut parts = InventoryParts::new(groups);
         let outcome = self.ask(Query::Look(groups), Duration::ZERO, &mut parts);
         let inventory = parts.or(outcome.err().unwrap_or_else(no_reply));
@@ -456,8 +456,9 @@ fn blocked(stuck: &Stuck) -> Fault {
     let pid = stuck.pid;
     let started = stuck.age.map(|age| format!(", started {} min ago,", age / 60));
     let started = started.unwrap_or_default();
-    let text =
-        format!("query the driver: process {pid} of an earlier query{started} still hangs in it");
+    let text = format!(
+        "query the driver: process {pid} of an earlier query{started} is still blocked in it"
+    );
     Fault { kind: ErrorKind::TimedOut, text }
 }
 

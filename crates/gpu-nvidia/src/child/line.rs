@@ -3,7 +3,7 @@
 
 use gpu_core::{
     Absent, Bytes, DeviceDetails, DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample,
-    DeviceState, Fault, MigInstance, Percent, Pid, Reading,
+    DeviceState, Fault, Partition, Percent, Pid, Reading,
 };
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
@@ -17,7 +17,8 @@ struct Line {
     sample: Result<DeviceSample, Fault>,
     #[serde(with = "rows")]
     processes: Result<Vec<DeviceProcess>, Fault>,
-    mig: Result<Vec<MigInstance>, Fault>,
+    #[serde(rename = "mig")]
+    partitions: Result<Vec<Partition>, Fault>,
     #[serde(default = "no_details", skip_serializing_if = "is_empty")]
     details: Result<DeviceDetails, Fault>,
 }

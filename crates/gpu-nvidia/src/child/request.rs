@@ -102,7 +102,7 @@ impl<'a> TimeLimit<'a> {
 /// Sends a request.
 pub(crate) fn send(child: &mut Process, query: Query, then: Then) -> Result<(), Failure> {
     child.request(&Request { query, then }).map_err(|error| match error {
-        ChildError::TimedOut => Failure::Broken("it does not read requests".to_owned()),
+        ChildError::TimedOut => Failure::Broken("it stopped reading requests".to_owned()),
         error => broken(error),
     })
 }
@@ -114,7 +114,7 @@ pub(crate) fn greeting(
 ) -> Result<Greeting, Failure> {
     match receive(child, limit, None)? {
         Reply::Greeting(greeting) if greeting.protocol == PROTOCOL => Ok(greeting),
-        Reply::Greeting(_) => Err(Failure::Broken("it has another version".to_owned())),
+        Reply::Greeting(_) => Err(Failure::Broken("its version differs".to_owned())),
         _ => Err(invalid()),
     }
 }

@@ -175,7 +175,7 @@ fn answer(nvml: &Nvml, query: Query, send: &mut impl FnMut(&Reply)) {
         Query::Devices => Reply::Devices(fault(nvml.devices())),
         Query::Sample(device) => Reply::Sample(fault(nvml.sample(&device))),
         Query::Processes(device) => Reply::Processes(fault(nvml.processes(&device))),
-        Query::MigInstances(device) => Reply::MigInstances(fault(nvml.mig_instances(&device))),
+        Query::MigInstances(device) => Reply::MigInstances(fault(nvml.partitions(&device))),
         Query::Details(device, groups) => {
             Reply::Details(fault(nvml.details(&device, groups)).map(Box::new))
         }

@@ -2,7 +2,7 @@
 
 use gpu_core::{
     DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
-    Driver, Fault, Groups, MigInstance, PeerAccess, PeerCapability, Topology,
+    Driver, Fault, Groups, Partition, PeerAccess, PeerCapability, Topology,
 };
 use memchr::arch::all::memchr::One;
 use rustix::buffer::spare_capacity;
@@ -90,7 +90,7 @@ pub(crate) enum Reply {
     Devices(Result<Vec<DeviceInfo>, Fault>),
     Sample(Result<DeviceSample, Fault>),
     Processes(Result<Vec<DeviceProcess>, Fault>),
-    MigInstances(Result<Vec<MigInstance>, Fault>),
+    MigInstances(Result<Vec<Partition>, Fault>),
     Details(Result<Box<DeviceDetails>, Fault>),
     Topology(Result<Topology, Fault>),
     PeerAccess(Result<Vec<Vec<PeerAccess>>, Fault>),

@@ -63,6 +63,7 @@ fn process(pid: u32, stats: &AccountingStats) -> AccountedProcess {
         running: Ok(running),
         memory_max: stats.max_memory_usage.map_or(unreported, bytes),
         utilization: stats.gpu_utilization.map_or(Err(Absent::NotSupported), percent),
+        memory_utilization: stats.memory_utilization.map_or(Err(Absent::NotSupported), percent),
         time: match stats.time {
             0 if running => Err(Absent::NotSupported),
             millis => number(millis),

@@ -1,13 +1,21 @@
 //! Utilisation and clocks of a device.
 
+use super::fields;
 use crate::call::{Answer, reading};
 use crate::device::Device;
 use crate::value::{megahertz, number, part, percent};
 use gpu_core::{
-    Absent, Activity, ApplicationClocks, Clocks, Engines, Percent, Reading, Result, ThrottleReasons,
+    Absent, Activity, ApplicationClocks, ClockChoice, Clocks, Engines, Percent, Reading, Result,
+    SupportedClocks, ThrottleReasons, ThrottleTimes,
 };
 use nvml_wrapper::enum_wrappers::device::Clock;
 use nvml_wrapper::structs::device::UtilizationInfo;
+use nvml_wrapper_sys::bindings::field_id::{
+    NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN,
+    NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
+    NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP,
+    NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, NVML_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST,
+};
 
 /// The lowest performance state; higher numbers are `NVML_PSTATE_UNKNOWN`.
 const SLOWEST: u8 = 15;
@@ -45,7 +53,8 @@ pub(super) fn activity(device: Device<'_>) -> Result<Activity> {
     })
 }
 
-/// Returns clock event reasons, from the function with the new name or the old one.
+/// Returns clock event reasons, from the function with the new name or the old one. NVML's bits are
+/// those of [`ThrottleReasons`].
 fn reasons(
     newer: Answer<u64>,
     older: impl FnOnce() -> Answer<u64>,
@@ -55,6 +64,25 @@ fn reasons(
         answer => answer,
     };
     Ok(reading(answer)?.map(ThrottleReasons))
+}
+
+/// Returns the times with reduced clocks, which are field values in nanoseconds.
+pub(super) fn throttle_times(device: Device<'_>) -> Result<ThrottleTimes> {
+    let numbers = [
+        NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP,
+        NVML_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST,
+        NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN,
+        NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
+        NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN,
+    ];
+    let [power, sync, software, hardware, brake] = fields::values(device, numbers)?;
+    Ok(ThrottleTimes {
+        software_power_cap: power,
+        sync_boost: sync,
+        software_thermal: software,
+        hardware_thermal: hardware,
+        hardware_power_brake: brake,
+    })
 }
 
 /// Returns the utilisation of an engine, without its sampling period.
@@ -117,6 +145,28 @@ pub(super) fn application_clocks(device: Device<'_>) -> Result<ApplicationClocks
         default_graphics: default(Clock::Graphics)?,
         default_memory: default(Clock::Memory)?,
     })
+}
+
+/// Returns the graphics clocks for each memory clock, with one call for each.
+pub(super) fn supported_clocks(device: Device<'_>) -> Result<SupportedClocks> {
+    let purpose = "for its supported clocks";
+    let memory = device.value("nvmlDeviceGetSupportedMemoryClocks", purpose, |device| {
+        device.supported_memory_clocks()
+    })?;
+    let graphics = |memory_mhz| -> Result<Reading<ClockChoice>> {
+        let clocks = device.value("nvmlDeviceGetSupportedGraphicsClocks", purpose, |device| {
+            device.supported_graphics_clocks(memory_mhz)
+        })?;
+        Ok(clocks.map(|graphics_mhz| ClockChoice { memory_mhz, graphics_mhz }))
+    };
+    let combinations = match memory {
+        Ok(memory) => {
+            let choices: Vec<_> = memory.into_iter().map(graphics).collect::<Result<_>>()?;
+            choices.into_iter().collect()
+        }
+        Err(absent) => Err(absent),
+    };
+    Ok(SupportedClocks { combinations })
 }
 
 fn megahertz_of(clock: Answer<u32>) -> Result<Reading<u32>> {

@@ -16,7 +16,17 @@ pub(super) fn values<const N: usize>(
     device: Device<'_>,
     numbers: [u32; N],
 ) -> Result<[Reading<u64>; N]> {
-    let mut fields = numbers.map(|number| nvmlFieldValue_t { fieldId: number, ..Data::zeroed() });
+    values_in(device, 0, numbers)
+}
+
+/// Like [`values`], with another scope.
+pub(super) fn values_in<const N: usize>(
+    device: Device<'_>,
+    scope: u32,
+    numbers: [u32; N],
+) -> Result<[Reading<u64>; N]> {
+    let of = |number| nvmlFieldValue_t { fieldId: number, scopeId: scope, ..Data::zeroed() };
+    let mut fields = numbers.map(of);
     let answered = reading(device.field_values(&mut fields))?;
     if let (Ok(()), Some(code)) = (answered, fatal_code(&fields)) {
         let what = format!("query GPU {} for a field value", device.index);

@@ -2,17 +2,19 @@
 
 use super::fields;
 use crate::call::reading;
-use crate::code::Code;
 use crate::device::Device;
-use crate::value::{number, switch};
+use crate::value::{number, part, switch};
 use gpu_core::{
-    Absent, ErrorsByPlace, MemoryErrors, MemoryHealth, Reading, RecoveryAction, ResetStatus, Result,
+    ErrorsByPlace, MemoryErrors, MemoryHealth, Reading, RecoveryAction, ResetStatus, Result,
+    RetiredPage, SramErrors,
 };
+use gpu_nvidia_driver::recovery_action;
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError, MemoryLocation};
 use nvml_wrapper_sys::bindings::field_id::{
     NVML_FI_DEV_DRAIN_AND_RESET_STATUS, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
     NVML_FI_DEV_RESET_STATUS,
 };
+use nvml_wrapper_sys::bindings::nvmlEccSramErrorStatus_t;
 
 /// The causes of page retirement (`nvmlPageRetirementCause_t`).
 const SINGLE_BIT: u32 = 0;
@@ -29,6 +31,9 @@ pub(super) fn memory_health(device: Device<'_>) -> Result<MemoryHealth> {
     let rows = reading(device.remapped_rows())?;
     let banks = reading(device.banks())?;
     let sram = reading(device.sram_errors())?;
+    let pages = |cause| reading(device.retired_pages(cause));
+    let (single, double) = (pages(SINGLE_BIT)?, pages(DOUBLE_BIT)?);
+    let count = |pages: &Reading<Vec<u64>>| part(pages, |pages| Ok(pages.len() as u32));
     let purpose = "for its pending page retirement";
     let pending = device.value("nvmlDeviceGetRetiredPagesPendingStatus", purpose, |device| {
         device.are_pages_pending_retired()
@@ -38,8 +43,8 @@ pub(super) fn memory_health(device: Device<'_>) -> Result<MemoryHealth> {
         uncorrected: errors(MemoryError::Uncorrected, EccCounter::Volatile)?,
         corrected_lifetime: errors(MemoryError::Corrected, EccCounter::Aggregate)?,
         uncorrected_lifetime: errors(MemoryError::Uncorrected, EccCounter::Aggregate)?,
-        retired_single_bit: retired_pages(device, SINGLE_BIT)?,
-        retired_double_bit: retired_pages(device, DOUBLE_BIT)?,
+        retired_single_bit: count(&single),
+        retired_double_bit: count(&double),
         retired_pending: pending,
         remapped_corrected: rows.and_then(|rows| number(rows[0])),
         remapped_uncorrected: rows.and_then(|rows| number(rows[1])),
@@ -51,6 +56,30 @@ pub(super) fn memory_health(device: Device<'_>) -> Result<MemoryHealth> {
         banks_low: banks.and_then(|banks| number(banks.low)),
         banks_none: banks.and_then(|banks| number(banks.none)),
         sram_threshold_exceeded: sram.and_then(|errors| switch(errors.bThresholdExceeded)),
+        retired_pages: single.and_then(|single| Ok(retired(single, double?))),
+    })
+}
+
+fn retired(single: Vec<u64>, double: Vec<u64>) -> Vec<RetiredPage> {
+    let page = |double_bit| move |address| RetiredPage { address, double_bit };
+    single.into_iter().map(page(false)).chain(double.into_iter().map(page(true))).collect()
+}
+
+/// Returns the uncorrected errors of the SRAM, by kind and place.
+pub(super) fn sram_errors(device: Device<'_>) -> Result<SramErrors> {
+    let errors = reading(device.sram_errors())?;
+    let count =
+        |of: fn(&nvmlEccSramErrorStatus_t) -> u64| part(&errors, |errors| number(of(errors)));
+    Ok(SramErrors {
+        parity: count(|errors| errors.volatileUncParity),
+        multi_bit: count(|errors| errors.volatileUncSecDed),
+        parity_lifetime: count(|errors| errors.aggregateUncParity),
+        multi_bit_lifetime: count(|errors| errors.aggregateUncSecDed),
+        l2_cache: count(|errors| errors.aggregateUncBucketL2),
+        sm: count(|errors| errors.aggregateUncBucketSm),
+        microcontroller: count(|errors| errors.aggregateUncBucketMcu),
+        pcie: count(|errors| errors.aggregateUncBucketPcie),
+        other: count(|errors| errors.aggregateUncBucketOther),
     })
 }
 
@@ -93,21 +122,7 @@ pub(super) fn reset_status(device: Device<'_>) -> Result<ResetStatus> {
     Ok(ResetStatus {
         required: required.map(|status| status != 0),
         drain_recommended: drain_recommended.map(|status| status != 0),
-        recovery: recovery.map(|action| {
-            u32::try_from(action).map_or(RecoveryAction::Other, RecoveryAction::from_nvml)
-        }),
+        recovery: recovery
+            .map(|action| u32::try_from(action).map_or(RecoveryAction::Other, recovery_action)),
     })
-}
-
-/// Returns the number of retired pages. Without a buffer for their addresses, the driver returns
-/// the number with an error code.
-fn retired_pages(device: Device<'_>, cause: u32) -> Result<Reading<u32>> {
-    let (count, answer) = device.retired_pages(cause);
-    match answer {
-        Err(failure) if failure.is(Code::INSUFFICIENT_SIZE) => {
-            // A number of 0 contradicts the error code.
-            Ok(if count > 0 { Ok(count) } else { Err(Absent::Failed) })
-        }
-        answer => Ok(reading(answer)?.map(|()| count)),
-    }
 }

@@ -30,7 +30,7 @@ impl Opened<'_> {
         let mut details = DeviceDetails::default();
         for group in Group::ALL.into_iter().filter(|group| groups.has(*group)) {
             match group {
-                Group::Product => details.product = Some(product::product(device)?),
+                Group::Product => details.product = Some(product::product(self, device)?),
                 Group::Modes => details.modes = Some(self.modes(device)?),
                 Group::Inforom => details.inforom = Some(product::inforom(device)?),
                 Group::GspFirmware => details.gsp_firmware = Some(product::gsp_firmware(device)?),
@@ -54,6 +54,18 @@ impl Opened<'_> {
                 Group::Thermal => details.thermal = Some(power::thermal(device)?),
                 Group::Pcie => details.pcie = Some(self.pcie(device)?),
                 Group::PcieThroughput => details.pcie_throughput = Some(pcie::throughput(device)?),
+                Group::RareModes => details.rare_modes = Some(modes::rare_modes(device)?),
+                Group::ThrottleTimes => {
+                    details.throttle_times = Some(activity::throttle_times(device)?);
+                }
+                Group::SupportedClocks => {
+                    details.supported_clocks = Some(activity::supported_clocks(device)?);
+                }
+                Group::ModulePower => details.module_power = Some(power::module(device)?),
+                Group::SramErrors => {
+                    details.sram_errors = Some(memory_health::sram_errors(device)?);
+                }
+                Group::Platform => details.platform = Some(fabric::platform(device)?),
                 Group::ProtectedMemory => {
                     details.protected_memory = Some(virtualization::protected_memory(device)?);
                 }

@@ -3,9 +3,10 @@
 use crate::call::reading;
 use crate::device::Device;
 use crate::session::Opened;
-use crate::value::part;
+use crate::value::{part, switch};
 use gpu_core::{
-    Absent, AddressingMode, ComputeMode, Modes, OperationMode, OperationModes, Reading, Result,
+    Absent, AddressingMode, ComputeMode, Modes, OperationMode, OperationModes, RareModes, Reading,
+    Result,
 };
 
 impl Opened<'_> {
@@ -31,6 +32,15 @@ impl Opened<'_> {
             addressing: addressing_mode(device)?,
         })
     }
+}
+
+pub(super) fn rare_modes(device: Device<'_>) -> Result<RareModes> {
+    let encryption = reading(device.memory_encryption())?;
+    Ok(RareModes {
+        c2c: reading(device.c2c())?.and_then(|mode| switch(mode.isC2cEnabled)),
+        memory_encryption: encryption.and_then(|[now, _]| switch(now)),
+        memory_encryption_pending: encryption.and_then(|[_, pending]| switch(pending)),
+    })
 }
 
 fn addressing_mode(device: Device<'_>) -> Result<Reading<AddressingMode>> {

@@ -1,11 +1,15 @@
 //! The PCI Express link.
 
+use super::fields;
 use crate::call::reading;
 use crate::device::Device;
 use crate::session::Opened;
 use crate::value::{bytes, number, part};
-use gpu_core::{Absent, Pcie, PcieThroughput, Reading, Result};
+use gpu_core::{Absent, Bytes, Pcie, PcieThroughput, Reading, Result};
 use nvml_wrapper::enum_wrappers::device::PcieUtilCounter;
+use nvml_wrapper_sys::bindings::field_id::{
+    NVML_FI_DEV_PCIE_COUNT_RX_BYTES, NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
+};
 
 impl Opened<'_> {
     pub(super) fn pcie(self, device: Device<'_>) -> Result<Pcie> {
@@ -39,6 +43,9 @@ impl Opened<'_> {
             "for its PCIe replay counter",
             |device| device.pcie_replay_counter(),
         )?;
+        let class = reading(device.pci_class())?;
+        let counters = [NVML_FI_DEV_PCIE_COUNT_TX_BYTES, NVML_FI_DEV_PCIE_COUNT_RX_BYTES];
+        let [sent, received] = fields::values(device, counters)?;
         Ok(Pcie {
             generation: generation.and_then(number),
             generation_max: generation_max.and_then(number),
@@ -48,8 +55,12 @@ impl Opened<'_> {
             replays: replays.and_then(number),
             device_id: pci.and_then(|pci| nonzero_pci_id(pci.pciDeviceId)),
             subsystem_id: pci.and_then(|pci| nonzero_pci_id(pci.pciSubSystemId)),
+            base_class: class.and_then(|pci| number(pci.baseClass)),
+            sub_class: class.and_then(|pci| number(pci.subClass)),
             bar1_total: part(&bar1, |memory| bytes(memory.total)),
             bar1_used: part(&bar1, |memory| bytes(memory.used)),
+            sent: sent.and_then(number).map(Bytes),
+            received: received.and_then(number).map(Bytes),
         })
     }
 }

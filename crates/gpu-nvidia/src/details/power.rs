@@ -4,11 +4,20 @@ use super::fields;
 use crate::call::reading;
 use crate::device::Device;
 use crate::value::{celsius, celsius_apart, fan_percent, milliwatts, number, part};
-use gpu_core::{Absent, Celsius, Power, PowerReadings, Reading, Result, Thermal};
+use gpu_core::{Absent, Celsius, Milliwatts, ModulePower, Power, PowerReadings, Reading};
+use gpu_core::{Result, Thermal};
 use nvml_wrapper::enum_wrappers::device::TemperatureThreshold;
 use nvml_wrapper_sys::bindings::field_id::{
-    NVML_FI_DEV_MEMORY_TEMP, NVML_FI_DEV_POWER_AVERAGE, NVML_FI_DEV_POWER_INSTANT,
+    NVML_FI_DEV_MEMORY_TEMP, NVML_FI_DEV_POWER_AVERAGE, NVML_FI_DEV_POWER_CURRENT_LIMIT,
+    NVML_FI_DEV_POWER_DEFAULT_LIMIT, NVML_FI_DEV_POWER_INSTANT, NVML_FI_DEV_POWER_MAX_LIMIT,
+    NVML_FI_DEV_POWER_MIN_LIMIT, NVML_FI_DEV_POWER_REQUESTED_LIMIT,
 };
+
+/// `NVML_FI_DEV_EDPP_MULTIPLIER` of NVML 13.1, which nvml-wrapper-sys lacks.
+const EDPP_MULTIPLIER: u32 = 274;
+
+/// `NVML_POWER_SCOPE_MODULE`
+const SCOPE_MODULE: u32 = 1;
 
 pub(super) fn power(device: Device<'_>) -> Result<Power> {
     let limit = device.value("nvmlDeviceGetPowerManagementLimit", "for its power limit", |d| {
@@ -42,14 +51,34 @@ pub(super) fn readings(device: Device<'_>) -> Result<PowerReadings> {
     let managed = device.value("nvmlDeviceGetPowerManagementMode", purpose, |device| {
         device.is_power_management_algo_active()
     })?;
-    let draws = [NVML_FI_DEV_POWER_INSTANT, NVML_FI_DEV_POWER_AVERAGE];
-    let [instant, average] = fields::values(device, draws)?;
-    let power = |draw: u64| milliwatts(small(draw)?);
+    let numbers = [NVML_FI_DEV_POWER_INSTANT, NVML_FI_DEV_POWER_AVERAGE, EDPP_MULTIPLIER];
+    let [instant, average, peak] = fields::values(device, numbers)?;
     Ok(PowerReadings {
         managed,
-        instant: instant.and_then(power),
-        average: average.and_then(power),
+        instant: instant.and_then(power_of),
+        average: average.and_then(power_of),
+        peak_share: peak.and_then(small),
     })
+}
+
+pub(super) fn module(device: Device<'_>) -> Result<ModulePower> {
+    let numbers = [
+        NVML_FI_DEV_POWER_AVERAGE,
+        NVML_FI_DEV_POWER_INSTANT,
+        NVML_FI_DEV_POWER_REQUESTED_LIMIT,
+        NVML_FI_DEV_POWER_CURRENT_LIMIT,
+        NVML_FI_DEV_POWER_DEFAULT_LIMIT,
+        NVML_FI_DEV_POWER_MIN_LIMIT,
+        NVML_FI_DEV_POWER_MAX_LIMIT,
+    ];
+    let values = fields::values_in(device, SCOPE_MODULE, numbers)?;
+    let [average, instant, limit, enforced_limit, default_limit, limit_min, limit_max] =
+        values.map(|value| value.and_then(power_of));
+    Ok(ModulePower { average, instant, limit, enforced_limit, default_limit, limit_min, limit_max })
+}
+
+fn power_of(value: u64) -> Reading<Milliwatts> {
+    milliwatts(small(value)?)
 }
 
 pub(super) fn thermal(device: Device<'_>) -> Result<Thermal> {

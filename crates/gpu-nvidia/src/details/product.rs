@@ -1,8 +1,9 @@
 //! Product information of a device.
 
 use crate::call::{Answer, reading};
+use crate::code::Code;
 use crate::device::Device;
-use crate::session::reported;
+use crate::session::{Opened, reported};
 use crate::value::{number, part};
 use gpu_core::{Absent, GspFirmware, Inforom, Product, Reading, Result};
 use nvml_wrapper::enum_wrappers::device::InfoRom;
@@ -47,7 +48,7 @@ const ARCHITECTURES: [&str; 9] = [
     "Blackwell",
 ];
 
-pub(super) fn product(device: Device<'_>) -> Result<Product> {
+pub(super) fn product(nvml: Opened<'_>, device: Device<'_>) -> Result<Product> {
     let brand = device.query("nvmlDeviceGetBrand", "for its brand", |device| device.brand());
     let brand = named(&BRANDS, brand.map(|brand| brand.as_c()), 0)?;
     let architecture =
@@ -62,10 +63,6 @@ pub(super) fn product(device: Device<'_>) -> Result<Product> {
         .value("nvmlDeviceGetBoardPartNumber", purpose, |device| device.board_part_number())?;
     let vbios = device
         .value("nvmlDeviceGetVbiosVersion", "for its VBIOS version", |d| d.vbios_version())?;
-    let purpose = "for its compute capability";
-    let capability = device.value("nvmlDeviceGetCudaComputeCapability", purpose, |device| {
-        device.cuda_compute_capability()
-    })?;
     let cores =
         device.value("nvmlDeviceGetNumGpuCores", "for its number of cores", |d| d.num_cores())?;
     let purpose = "for the width of its memory bus";
@@ -76,10 +73,7 @@ pub(super) fn product(device: Device<'_>) -> Result<Product> {
         serial: serial.and_then(reported),
         part_number: part_number.and_then(reported),
         vbios: vbios.and_then(reported),
-        compute_capability: capability.and_then(|capability| {
-            let number = |part| u32::try_from(part).map_err(|_| Absent::Implausible);
-            Ok((number(capability.major)?, number(capability.minor)?))
-        }),
+        compute_capability: nvml.capability(device)?,
         cores: cores.and_then(number),
         memory_bus_width: width.and_then(number),
         numa_node: numa_node(device)?,
@@ -97,11 +91,19 @@ pub(super) fn inforom(device: Device<'_>) -> Result<Inforom> {
             .query("nvmlDeviceGetInforomVersion", purpose, |device| device.info_rom_version(which));
         Ok(reading(version)?.and_then(reported))
     };
+    let purpose = "for the checksums of its infoROM";
+    let check =
+        device.query("nvmlDeviceValidateInforom", purpose, |device| device.validate_info_rom());
+    let valid = match check {
+        Err(failure) if failure.is(Code::CORRUPTED_INFOROM) => Ok(false),
+        answer => reading(answer)?.map(|()| true),
+    };
     Ok(Inforom {
         image: image.and_then(reported),
         oem: object(InfoRom::OEM)?,
         ecc: object(InfoRom::ECC)?,
         power: object(InfoRom::Power)?,
+        valid,
     })
 }
 
@@ -128,21 +130,13 @@ fn named(names: &[&str], answer: Answer<u32>, first: u32) -> Result<Reading<Stri
     }))
 }
 
-/// Returns the nearest NUMA node: the first one with memory affinity. If the driver does not report
-/// the affinity, returns the node of the device itself, if reported.
+/// Returns the nearest NUMA node: the first one with memory affinity. `nvmlDeviceGetNumaNodeId`
+/// reports another one: that of the device's own memory.
 fn numa_node(device: Device<'_>) -> Result<Reading<u32>> {
     let near = device.query("nvmlDeviceGetMemoryAffinity", "for its NUMA node", |device| {
         device.memory_affinity(NODE_WORDS, SCOPE_NODE)
     });
-    match reading(near)?.and_then(|nodes| first_bit(&nodes).ok_or(Absent::NotFound)) {
-        Ok(node) => Ok(Ok(node)),
-        Err(reason) => {
-            let own = device.query("nvmlDeviceGetNumaNodeId", "for its NUMA node", |device| {
-                device.numa_node_id()
-            });
-            Ok(reading(own)?.and_then(number).map_err(|_| reason))
-        }
-    }
+    Ok(reading(near)?.and_then(|nodes| first_bit(&nodes).ok_or(Absent::NotFound)))
 }
 
 fn first_bit(words: &[c_ulong]) -> Option<u32> {

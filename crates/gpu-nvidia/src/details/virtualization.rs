@@ -6,18 +6,20 @@ use crate::device::Device;
 use crate::session::Opened;
 use crate::value::{bytes, number};
 use gpu_core::{Absent, ErrorKind, ProtectedMemory, Reading, Result, VirtualGpus};
-use nvml_wrapper::enum_wrappers::device::VgpuCapability;
 
+/// The capabilities of a device (`nvmlDeviceVgpuCapability_t`).
+const FRACTIONAL: u32 = 0;
+const TIMESLICE_PROFILES: u32 = 1;
+const TIMESLICE_SIZES: u32 = 2;
+const HOMOGENEOUS_PLACEMENTS: u32 = 9;
+const MIG_TIMESLICING: u32 = 10;
+const MIG_TIMESLICING_ENABLED: u32 = 11;
 /// A capability of the driver (`nvmlVgpuDriverCapability_t`).
 const HETEROGENEOUS: u32 = 0;
 
 pub(super) fn virtual_gpus(nvml: Opened<'_>, device: Device<'_>) -> Result<VirtualGpus> {
     let can = |which| -> Result<Reading<u32>> {
-        let purpose = "for its vGPU capabilities";
-        let answer = device.query("nvmlDeviceGetVgpuCapabilities", purpose, |device| {
-            device.vgpu_capabilities(which)
-        });
-        Ok(reading(answer)?.and_then(number))
+        Ok(reading(device.virtual_gpu_capability(which))?.and_then(number))
     };
     let purpose = "for the driver's vGPU capabilities";
     let of_driver = nvml.caller.call("nvmlGetVgpuDriverCapabilities", purpose, None, || {
@@ -25,9 +27,12 @@ pub(super) fn virtual_gpus(nvml: Opened<'_>, device: Device<'_>) -> Result<Virtu
     });
     Ok(VirtualGpus {
         heterogeneous: reading_by(of_driver, of_driver_alone)?.and_then(number),
-        fractional: can(VgpuCapability::FractionalMultiVgpu)?,
-        timeslice_profiles: can(VgpuCapability::HeterogeneousTimesliceProfiles)?,
-        timeslice_sizes: can(VgpuCapability::HeterogeneousTimesliceSizes)?,
+        fractional: can(FRACTIONAL)?,
+        timeslice_profiles: can(TIMESLICE_PROFILES)?,
+        timeslice_sizes: can(TIMESLICE_SIZES)?,
+        homogeneous_placements: can(HOMOGENEOUS_PLACEMENTS)?,
+        mig_timeslicing: can(MIG_TIMESLICING)?,
+        mig_timeslicing_enabled: can(MIG_TIMESLICING_ENABLED)?,
     })
 }
 

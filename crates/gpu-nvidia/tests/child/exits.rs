@@ -11,11 +11,11 @@ fn ended_child_is_restarted_once() {
     {
         let child = Child::script(&format!("{GREETING}; read -r ask; {end}"));
         let backend = child.backend(LONG);
-        let fault = failed(backend.look(Groups::NONE));
+        let fault = failed(backend.inventory(Groups::NONE));
         assert_eq!(fault.kind, MachineFault::Unknown(999).into());
         assert_eq!(fault.text, format!("query the NVML helper process: {how}"));
         for _ in 0..3 {
-            assert_eq!(failed(backend.look(Groups::NONE)), fault);
+            assert_eq!(failed(backend.inventory(Groups::NONE)), fault);
         }
         assert_eq!(child.starts().len(), 2);
         assert!(child.starts().iter().all(|pid| !is_there(*pid)));
@@ -26,7 +26,7 @@ fn ended_child_is_restarted_once() {
 fn crash_keeps_received_parts() {
     let script = format!("{GREETING}; read -r ask; cat \"$1/answer\"; kill -SEGV $$");
     let child = Child::script(&script).with("answer", &[begun(2), part(0)]);
-    let inventory = child.backend(LONG).look(Groups::NONE);
+    let inventory = child.backend(LONG).inventory(Groups::NONE);
     assert_eq!(inventory.devices[0], device(0));
     assert_eq!(
         inventory.devices[1].sample.as_ref().unwrap_err().kind,
@@ -54,7 +54,7 @@ fn malformed_child_output_ends_child() {
         ("echo nonsense; cat".to_owned(), "it sent an invalid message"),
         (
             r#"echo '{"greeting":{"protocol":1,"simulated":null}}'; cat"#.to_owned(),
-            "it has another version",
+            "its version differs",
         ),
         ("echo '\"done\"'; cat".to_owned(), "it sent an invalid message"),
         (format!("{GREETING}; {GREETING}; cat"), "it sent an invalid message"),
@@ -73,7 +73,7 @@ fn malformed_child_output_ends_child() {
         (format!("{GREETING}; yes '{{\"where\":null}}'"), "it sent an invalid message"),
     ] {
         let child = Child::script(&script);
-        let fault = failed(child.backend(LONG).look(Groups::NONE));
+        let fault = failed(child.backend(LONG).inventory(Groups::NONE));
         let text = format!("query the NVML helper process: {how}");
         assert_eq!((fault.kind, fault.text), (MachineFault::Unknown(999).into(), text), "{script}");
         assert!(!is_there(child.starts()[0]), "{script}");
@@ -84,7 +84,7 @@ fn malformed_child_output_ends_child() {
 fn missing_helper_is_named() {
     let helper = Helper::new("/nowhere/helper");
     let backend = NvmlChild::new(helper, LONG, Box::new(|_| {}));
-    let fault = failed(backend.look(Groups::NONE));
+    let fault = failed(backend.inventory(Groups::NONE));
     assert_eq!(fault.kind, ErrorKind::Io);
     assert!(fault.text.starts_with("start the NVML helper '/nowhere/helper': "), "{}", fault.text);
 }

@@ -12,7 +12,7 @@ fn real_child_reports_unloadable_library() {
     let child = Child::real(&[Path::new("/nowhere/libnvidia-ml.so.1")]);
     let backend = child.backend(LONG);
     let wrong = ErrorKind::Invalid;
-    assert_eq!(failed(backend.look(Groups::all())).kind, wrong);
+    assert_eq!(failed(backend.inventory(Groups::all())).kind, wrong);
     assert_eq!(backend.topology().unwrap_err().kind(), wrong);
     assert_eq!(backend.origin(), Origin::Live);
     assert_eq!(backend.simulated(), None);
@@ -24,7 +24,7 @@ fn real_child_inherits_only_its_pipes() {
     let child = Child::real(&[]);
     let lease = inheritable();
     let backend = child.backend(LONG);
-    assert!(backend.look(Groups::NONE).devices.is_empty());
+    assert!(backend.inventory(Groups::NONE).devices.is_empty());
     has_nothing_else(child.starts()[0]);
     drop(lease);
 }
@@ -33,17 +33,17 @@ fn real_child_inherits_only_its_pipes() {
 fn real_child_reports_hanging_call() {
     let dir = tempfile::tempdir().unwrap();
     let library = endless_library(dir.path());
-    let hangs = || failed(Child::real(&[&library]).backend(SHORT).look(Groups::NONE));
+    let hangs = || failed(Child::real(&[&library]).backend(SHORT).inventory(Groups::NONE));
     assert_eq!(
         with_named_call(hangs).text,
         "get an answer from the driver within 0.3 s: loading the library did not return"
     );
     let child = Child::real(&[&library]);
     let backend = child.backend(SHORT);
-    let fault = failed(backend.look(Groups::NONE));
+    let fault = failed(backend.inventory(Groups::NONE));
     assert_eq!(fault.kind, ErrorKind::TimedOut);
     assert!(!is_there(child.starts()[0]));
-    assert_eq!(failed(backend.look(Groups::NONE)), fault);
+    assert_eq!(failed(backend.inventory(Groups::NONE)), fault);
     assert_eq!(child.starts().len(), 1);
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 fn snapshot_arrives_complete_and_in_order() {
     let child = Child::script(&format!("{GREETING}; read -r request; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(2), part(0), part(1), done()]);
-    let inventory = child.backend(LONG).look(Groups::NONE);
+    let inventory = child.backend(LONG).inventory(Groups::NONE);
     assert_eq!(inventory, Inventory { driver: Ok(driver()), devices: vec![device(0), device(1)] });
 }
 
@@ -29,16 +29,16 @@ fn prefetched_answer_serves_only_its_query() {
     backend.request_snapshot(Groups::NONE);
     backend.request_snapshot(Groups::all());
     assert_eq!(backend.origin(), Origin::Live, "the greeting is received first");
-    assert_eq!(backend.look(Groups::NONE), whole);
+    assert_eq!(backend.inventory(Groups::NONE), whole);
     assert_eq!(requests().lines().count(), 1, "one request");
 
     backend.request_snapshot(Groups::NONE);
     assert_eq!(backend.driver().unwrap(), driver());
-    assert_eq!(backend.look(Groups::NONE), whole);
+    assert_eq!(backend.inventory(Groups::NONE), whole);
     assert_eq!(requests().lines().count(), 3, "the first reply was discarded");
 
     backend.request_snapshot(Groups::NONE);
-    assert_eq!(backend.look(Groups::all()), whole);
+    assert_eq!(backend.inventory(Groups::all()), whole);
     assert_eq!(requests().lines().count(), 5, "other groups need another request");
     assert_eq!(child.starts().len(), 1);
 }
@@ -67,7 +67,7 @@ fn prefetched_answer_of_ended_child_is_read() {
     backend.request_snapshot(Groups::NONE);
     eventually(|| !child.starts().is_empty() && backend.helpers().is_empty());
     assert!(backend.is_real());
-    let inventory = backend.look(Groups::NONE);
+    let inventory = backend.inventory(Groups::NONE);
     assert_eq!(inventory, Inventory { driver: Ok(driver()), devices: vec![device(0)] });
     assert_eq!(child.starts().len(), 1, "no restart");
 
@@ -75,7 +75,7 @@ fn prefetched_answer_of_ended_child_is_read() {
     let backend = child.backend(LONG).for_one_query();
     backend.request_snapshot(Groups::NONE);
     eventually(|| !child.starts().is_empty() && backend.helpers().is_empty());
-    let fault = failed(backend.look(Groups::NONE));
+    let fault = failed(backend.inventory(Groups::NONE));
     assert!(fault.text.contains("it was terminated by signal 9"), "{}", fault.text);
 }
 

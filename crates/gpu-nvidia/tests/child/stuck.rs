@@ -49,11 +49,11 @@ fn no_query_while_earlier_child_hangs() {
     let _mark = set_mark(4711);
     let backend = child.backend(LONG);
     for _ in 0..2 {
-        let fault = failed(backend.look(Groups::NONE));
+        let fault = failed(backend.inventory(Groups::NONE));
         assert_eq!(fault.kind, ErrorKind::TimedOut);
         assert_eq!(
             fault.text,
-            "query the driver: process 4711 of an earlier query still hangs in it"
+            "query the driver: process 4711 of an earlier query is still blocked in it"
         );
     }
     assert_eq!(backend.origin(), Origin::Live);
@@ -62,7 +62,7 @@ fn no_query_while_earlier_child_hangs() {
     assert!(child.starts().len() <= 1, "no restart");
     assert!(!child.starts().into_iter().any(is_there), "it has exited");
     fs::remove_dir_all(child.proc().join("4711")).unwrap();
-    assert_eq!(backend.look(Groups::NONE).driver, Ok(driver()), "it has exited");
+    assert_eq!(backend.inventory(Groups::NONE).driver, Ok(driver()), "it has exited");
     assert!(reported().trim().contains("look"), "{}", reported());
 }
 
@@ -72,7 +72,7 @@ fn hanging_process_of_other_user_is_ignored() {
         .with("answer", &[begun(0), done()]);
     child.hanging_process(rustix::process::getuid().as_raw() + 1);
     let _mark = set_mark(4711);
-    assert_eq!(child.backend(LONG).look(Groups::NONE).driver, Ok(driver()));
+    assert_eq!(child.backend(LONG).inventory(Groups::NONE).driver, Ok(driver()));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn busy_program_with_same_name_is_ignored() {
     let _mark = set_mark(busy.0.id());
     let child = Child::script(&format!("{GREETING}; read -r request; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
-    let inventory = child.backend_with_proc("/proc".into(), LONG).look(Groups::NONE);
+    let inventory = child.backend_with_proc("/proc".into(), LONG).inventory(Groups::NONE);
     assert_eq!(inventory.driver, Ok(driver()));
 }
 

@@ -10,10 +10,10 @@ fn silent_child_times_out_without_restart() {
     let hangs = format!("{GREETING}; exec sleep 1000");
     let child = Child::script(&hangs);
     let backend = child.backend(SHORT);
-    let fault = failed(backend.look(Groups::NONE));
+    let fault = failed(backend.inventory(Groups::NONE));
     assert_eq!(fault.kind, ErrorKind::TimedOut);
     assert_eq!(fault.text, "get an answer from the driver within 0.3 s");
-    assert_eq!(failed(backend.look(Groups::NONE)), fault);
+    assert_eq!(failed(backend.inventory(Groups::NONE)), fault);
     assert_eq!(backend.driver().unwrap_err().fault(), fault);
     assert_eq!(child.starts().len(), 1);
     assert!(!is_there(child.starts()[0]), "it was killed and reaped");
@@ -27,11 +27,11 @@ fn recovered_driver_is_queried_after_ten_deadlines() {
         format!("{first}; {GREETING}; read -r ask; cat \"$1/answer\"; echo '\"done\"'; cat");
     let child = Child::script(&script).with("answer", &[begun(1), part(0)]);
     let backend = child.backend(SHORT);
-    assert_eq!(failed(backend.look(Groups::NONE)).kind, ErrorKind::TimedOut);
-    assert_eq!(failed(backend.look(Groups::NONE)).kind, ErrorKind::TimedOut);
+    assert_eq!(failed(backend.inventory(Groups::NONE)).kind, ErrorKind::TimedOut);
+    assert_eq!(failed(backend.inventory(Groups::NONE)).kind, ErrorKind::TimedOut);
     assert_eq!(child.starts().len(), 1);
     pause(10 * SHORT);
-    let inventory = backend.look(Groups::NONE);
+    let inventory = backend.inventory(Groups::NONE);
     assert_eq!(inventory, Inventory { driver: Ok(driver()), devices: vec![device(0)] });
     assert_eq!(child.starts().len(), 2);
 }
@@ -41,7 +41,7 @@ fn buffered_parts_are_received_at_deadline() {
     let end = r#"cat "$1/answer"; echo '{"where":"nvmlDeviceGetName of GPU 1"}'; cat"#;
     let child = Child::script(&format!("{GREETING}; read -r ask; read -r end <&2; {end}"));
     let child = child.with("answer", &[begun(2), part(0)]);
-    let inventory = child.backend(SHORT).look(Groups::NONE);
+    let inventory = child.backend(SHORT).inventory(Groups::NONE);
     assert_eq!(inventory.devices[0], device(0));
     let fault = inventory.devices[1].sample.as_ref().unwrap_err();
     assert!(fault.text.ends_with("nvmlDeviceGetName of GPU 1 did not return"), "{}", fault.text);
@@ -53,7 +53,7 @@ fn hanging_call_is_named() {
     let script =
         format!("{GREETING}; read -r ask; cat \"$1/answer\"; read -r end <&2; {call}; cat");
     let child = Child::script(&script).with("answer", &[begun(4), part(0), part(1)]);
-    let inventory = child.backend(SHORT).look(Groups::all());
+    let inventory = child.backend(SHORT).inventory(Groups::all());
     assert_eq!(inventory.driver, Ok(driver()));
     assert_eq!(inventory.devices[..2], [device(0), device(1)], "earlier parts are kept");
     assert_eq!(inventory.devices.len(), 4);
@@ -62,7 +62,7 @@ fn hanging_call_is_named() {
         for fault in [
             hung.sample.as_ref().unwrap_err(),
             hung.processes.as_ref().unwrap_err(),
-            hung.mig.as_ref().unwrap_err(),
+            hung.partitions.as_ref().unwrap_err(),
             hung.details.as_ref().unwrap_err(),
         ] {
             assert_eq!(fault.kind, ErrorKind::TimedOut);
@@ -80,16 +80,16 @@ fn complete_answer_before_hang_is_kept() {
     let script = format!("{GREETING}; read -r ask; cat \"$1/answer\"; exec sleep 1000");
     let child = Child::script(&script).with("answer", &[begun(1), part(0)]);
     let backend = child.backend(SHORT);
-    let inventory = backend.look(Groups::NONE);
+    let inventory = backend.inventory(Groups::NONE);
     assert_eq!(inventory, Inventory { driver: Ok(driver()), devices: vec![device(0)] });
-    assert_eq!(failed(backend.look(Groups::NONE)).kind, ErrorKind::TimedOut);
+    assert_eq!(failed(backend.inventory(Groups::NONE)).kind, ErrorKind::TimedOut);
 }
 
 #[test]
 fn child_chattering_past_deadline_times_out() {
     let script = format!("{GREETING}; while :; do echo '{{\"where\":\"x\"}}'; sleep 0.01; done");
     let child = Child::script(&script);
-    let fault = failed(child.backend(SHORT).look(Groups::NONE));
+    let fault = failed(child.backend(SHORT).inventory(Groups::NONE));
     assert_eq!(fault.kind, ErrorKind::TimedOut);
     assert!(fault.text.ends_with(": x did not return"), "{}", fault.text);
 }
@@ -131,7 +131,7 @@ fn progress_reports_current_call() {
     let backend = child.backend_that_waits(deadline, move |waiting| {
         reported.lock().unwrap().push(waiting.clone())
     });
-    let fault = failed(backend.look(Groups::NONE));
+    let fault = failed(backend.inventory(Groups::NONE));
     assert!(fault.text.ends_with("nvmlInit_v2 did not return"), "{}", fault.text);
     let seen = seen.lock().unwrap();
     assert_eq!(seen.len(), 1);

@@ -11,17 +11,17 @@ pub enum LiveError {
     #[error(transparent)]
     Failed(#[from] Error),
     /// The library at this path is not a simulated NVML. Programs would run on the real machine.
-    #[error("simulate with '{}'", .0.display())]
+    #[error("use '{}' as the simulated NVML", .0.display())]
     NotSimulated(PathBuf),
     /// The path of the session's directory is not absolute.
-    #[error("find session '{}' of the simulated NVML", .0.display())]
+    #[error("find simulation session '{}'", .0.display())]
     Relative(PathBuf),
     /// Other users can write to each candidate directory.
     #[error(transparent)]
-    NoPlace(Error),
+    NoPrivateDir(Error),
     /// A file that is built together with the program is missing.
-    #[error("find {name} beside {}", program.display())]
-    NotBeside {
+    #[error("find {name} next to {}", program.display())]
+    NotInstalled {
         /// The name of the file.
         name: String,
         /// The path of the program.
@@ -36,8 +36,8 @@ impl LiveError {
             LiveError::Failed(_) => return None,
             LiveError::NotSimulated(_) => format!("use the {LIBRARY} built with gpuws"),
             LiveError::Relative(_) => "start it with 'gpuws sim'".to_owned(),
-            LiveError::NoPlace(_) => "set TMPDIR to a directory that you own".to_owned(),
-            LiveError::NotBeside { .. } => format!(
+            LiveError::NoPrivateDir(_) => "set TMPDIR to a directory that you own".to_owned(),
+            LiveError::NotInstalled { .. } => format!(
                 "build it with the same profile (cargo build -p gpu-nvml-sim), or name the \
                  library: --library {LIBRARY}"
             ),
@@ -49,13 +49,13 @@ impl From<LiveError> for Error {
     fn from(error: LiveError) -> Self {
         let what = error.to_string();
         match error {
-            LiveError::Failed(error) | LiveError::NoPlace(error) => error,
+            LiveError::Failed(error) | LiveError::NoPrivateDir(error) => error,
             LiveError::NotSimulated(_) => {
                 Error::new(ErrorKind::Invalid, what).with_source("it is not a simulated NVML")
             }
             LiveError::Relative(_) => Error::new(ErrorKind::Invalid, what)
                 .with_source("the session path must be absolute"),
-            LiveError::NotBeside { .. } => Error::new(ErrorKind::Unsupported, what),
+            LiveError::NotInstalled { .. } => Error::new(ErrorKind::Unsupported, what),
         }
     }
 }

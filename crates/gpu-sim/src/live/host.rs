@@ -4,11 +4,10 @@ use super::{LiveError, members, placeholders};
 use crate::{Machine, Seed, Session, Simulation};
 use gpu_core::{
     Absent, ActToken, Clock, DeviceFile, DeviceFiles, DeviceId, DeviceInfo, DriverMessage,
-    DriverView, Environment, Error, ErrorKind, FileActivity, HeldFile, HolderScan, Host, LeaseId,
-    Origin, Pid, ProcessDetail, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList,
-    ProcessTable, Reading, Result, Signal, Timestamp, Uids,
+    DriverView, Environment, Error, ErrorKind, FileActivity, HeldFile, HolderScan, Host,
+    HostMemory, LeaseId, Origin, Pid, ProcessDetail, ProcessFault, ProcessHandle, ProcessInfo,
+    ProcessKey, ProcessList, ProcessTable, Reading, Result, Signal, Timestamp, Uids,
 };
-use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -42,11 +41,7 @@ struct Moving {
 impl Moving {
     /// Returns the simulation, advanced to the current time.
     fn now(&self) -> &Simulation {
-        let now = clock_gettime(ClockId::Boottime);
-        let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
-        let nanos = u64::try_from(now.tv_nsec).unwrap_or_default();
-        let since_boot = seconds.saturating_mul(1_000_000_000) + nanos;
-        self.simulation.advance_to(self.session.elapsed(since_boot));
+        self.simulation.advance_to(self.session.age());
         &self.simulation
     }
 }
@@ -256,6 +251,13 @@ impl DriverView for SessionHost {
         }
     }
 
+    fn host_memory(&self, node: Option<u32>) -> Result<HostMemory> {
+        match &self.processes {
+            Processes::Simulated(moving) => moving.now().host_memory(node),
+            Processes::Real(_) => self.session.open()?.host_memory(node),
+        }
+    }
+
     fn sleeping_devices(&self) -> Option<Vec<DeviceId>> {
         self.now().sleeping_devices()
     }
@@ -276,8 +278,8 @@ fn in_its_part(mut info: ProcessInfo) -> ProcessInfo {
 struct Actor(Box<dyn ProcessHandle>);
 
 impl ProcessHandle for Actor {
-    fn look(&self) -> Result<ProcessInfo> {
-        self.0.look().map(in_its_part)
+    fn info(&self) -> Result<ProcessInfo> {
+        self.0.info().map(in_its_part)
     }
 
     fn uids(&self) -> Result<Uids> {

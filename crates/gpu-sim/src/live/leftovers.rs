@@ -47,8 +47,8 @@ pub(super) fn begin(dir: &Path) -> Result<OwnedFd, LiveError> {
         let new = dir.join("new-alive");
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = open(&new, flags, Mode::RUSR | Mode::WUSR)?;
-        let far = NUMBERS.iter().find_map(|number| fcntl_dupfd_cloexec(&file, *number).ok());
-        let file = far.unwrap_or(file);
+        let high_fd = NUMBERS.iter().find_map(|number| fcntl_dupfd_cloexec(&file, *number).ok());
+        let file = high_fd.unwrap_or(file);
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         rustix::io::write(&file, name(&fstat(&file)?).as_bytes())?;
         // The file is locked before it gets its name.

@@ -21,7 +21,7 @@ pub(super) fn belongs(
     session: &Session,
     dir: &Path,
 ) -> Result<bool> {
-    let ProcessKey { pid, start } = handle.look()?.key;
+    let ProcessKey { pid, start } = handle.info()?.key;
     let started = |ticks| start == Some(StartTime(ticks));
     if let Some(known) = session.placeholders.iter().find(|known| known.pid == pid.0) {
         return if started(known.start_ticks) {
@@ -86,7 +86,7 @@ mod tests {
         host.expect_process().returning(|pid| {
             let known = processes.iter().find(|(own, ..)| *own == pid.0);
             let (pid, start, parent) = known
-                .ok_or_else(|| Error::new(ProcessFault::Gone, format!("look at process {pid}")))?;
+                .ok_or_else(|| Error::new(ProcessFault::Gone, format!("inspect process {pid}")))?;
             let mut info = ProcessInfo::from_name(Pid(*pid), "a");
             info.key.start = Some(StartTime(*start));
             info.parent = Ok(Pid(*parent));
@@ -100,7 +100,7 @@ mod tests {
         let mut handle = MockProcessHandle::new();
         let mut info = ProcessInfo::from_name(Pid(pid), "a");
         info.key.start = Some(StartTime(start));
-        handle.expect_look().returning(move || Ok(info.clone()));
+        handle.expect_info().returning(move || Ok(info.clone()));
         let held = gpu_nvidia_driver::held_file("/dev/nvidia0", Access::MAPPED);
         handle.expect_held().returning(move |_| Ok(vec![held.clone(); files]));
         handle

@@ -58,14 +58,14 @@ impl Dir {
     pub fn make(library: Option<&Path>) -> Result<Self, LiveError> {
         let library = match library {
             Some(path) => simulated(path)?,
-            None => beside_this_program(LIBRARY)?,
+            None => find_near_program(LIBRARY)?,
         };
         let mut builder = tempfile::Builder::new();
         builder.prefix(leftovers::PREFIX).permissions(Permissions::from_mode(0o700));
-        let place = place()?;
-        leftovers::clear(&place);
+        let parent = session_parent()?;
+        leftovers::clear(&parent);
         let dir =
-            builder.tempdir_in(place).map_err(|error| io("create a private directory", error))?;
+            builder.tempdir_in(parent).map_err(|error| io("create a private directory", error))?;
         let alive = leftovers::begin(dir.path())?;
         let made = Dir { dir: dir.keep(), library, _alive: alive };
         for name in NVML {
@@ -90,7 +90,7 @@ impl Dir {
             let what = || format!("inject a fault into '{function}'");
             if !library::has(&self.library, function).map_err(|error| io(what(), error))? {
                 let error = Error::new(ErrorKind::Invalid, what());
-                return Err(error.with_source("the simulated NVML has no such function").into());
+                return Err(error.with_source("the simulated NVML lacks this function").into());
             }
         }
         Ok(())
@@ -109,10 +109,10 @@ impl Dir {
     /// is built with this program.
     ///
     /// # Errors
-    /// `NotBeside` if it does not exist.
+    /// `NotInstalled` if it does not exist.
     pub fn actor(&self) -> Result<PathBuf, LiveError> {
-        let beside = self.library.with_file_name(ACTOR);
-        if beside.is_file() { Ok(beside) } else { beside_this_program(ACTOR) }
+        let neighbor = self.library.with_file_name(ACTOR);
+        if neighbor.is_file() { Ok(neighbor) } else { find_near_program(ACTOR) }
     }
 
     /// Lets real processes register themselves on the session's devices, and links the program with
@@ -158,13 +158,13 @@ fn simulated(path: &Path) -> Result<PathBuf, LiveError> {
 /// runtime directory, else a directory in that for temporary files.
 ///
 /// # Errors
-/// `NoPlace` if other users can write to each of them.
-pub fn place() -> Result<PathBuf, LiveError> {
+/// `NoPrivateDir` if other users can write to each of them.
+pub fn session_parent() -> Result<PathBuf, LiveError> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let runtime = runtime.filter(|path| path.is_absolute());
     match runtime.and_then(|runtime| private(&runtime).ok()) {
         Some(runtime) => Ok(runtime),
-        None => own_dir(&std::env::temp_dir()).map_err(LiveError::NoPlace),
+        None => own_dir(&std::env::temp_dir()).map_err(LiveError::NoPrivateDir),
     }
 }
 
@@ -189,15 +189,15 @@ fn own_dir(parent: &Path) -> Result<PathBuf, Error> {
 
 /// Returns the path of a file that was built together with this program: in the program's
 /// directory, in `deps` for a test, or in a package's library directory.
-fn beside_this_program(name: &str) -> Result<PathBuf, LiveError> {
+fn find_near_program(name: &str) -> Result<PathBuf, LiveError> {
     let own = std::env::current_exe().and_then(|own| own.canonicalize());
     let own = own.map_err(|error| io("find this program", error))?;
     let dir = own.parent().unwrap_or(Path::new("/"));
     // In a target directory of cargo, the files in `deps` are always up to date.
-    let places = [dir.join("deps"), dir.to_owned(), dir.join("../lib/gpuws")];
-    let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
+    let candidates = [dir.join("deps"), dir.to_owned(), dir.join("../lib/gpuws")];
+    let found = candidates.iter().map(|dir| dir.join(name)).find(|path| path.is_file());
     let found = found.or_else(|| in_python_package(dir, name));
-    found.ok_or_else(|| LiveError::NotBeside { name: name.to_owned(), program: own.clone() })
+    found.ok_or_else(|| LiveError::NotInstalled { name: name.to_owned(), program: own.clone() })
 }
 
 /// Returns the path of a file in the Python package that was installed with the program, where

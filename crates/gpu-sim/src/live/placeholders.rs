@@ -43,7 +43,7 @@ impl PlaceholderProcesses {
             let Some((child, _)) = placeholders_started.members.last() else { continue };
             let start = host.process(Pid(child.id()))?.key.start;
             let start =
-                start.ok_or_else(|| Error::new(ErrorKind::Unsupported, "read when it started"))?;
+                start.ok_or_else(|| Error::new(ErrorKind::Unsupported, "read its start time"))?;
             placeholders_started.placeholders.push(Placeholder {
                 simulated: process.pid().0,
                 pid: child.id(),

@@ -16,9 +16,9 @@ fn crowd_is_deterministic_by_name() {
     assert_eq!((made.devices.len(), made.processes.len()), (64, 2048));
     assert_ne!(made, Machine::crowd(64, 31).unwrap());
     for (wrong, why) in [
-        ("crowd:0x1", "a crowd has 1 to 64 GPUs and up to 256 processes on each"),
-        ("crowd:65x1", "a crowd has 1 to 64 GPUs and up to 256 processes on each"),
-        ("crowd:1x257", "a crowd has 1 to 64 GPUs and up to 256 processes on each"),
+        ("crowd:0x1", "a crowd requires 1 to 64 GPUs and at most 256 processes on each"),
+        ("crowd:65x1", "a crowd requires 1 to 64 GPUs and at most 256 processes on each"),
+        ("crowd:1x257", "a crowd requires 1 to 64 GPUs and at most 256 processes on each"),
         ("crowd:", "expected crowd:GPUSxPROCESSES, e.g. 'crowd:8x32'"),
         ("crowd:8", "expected crowd:GPUSxPROCESSES, e.g. 'crowd:8x32'"),
         ("crowd:-8x1", "expected crowd:GPUSxPROCESSES, e.g. 'crowd:8x32'"),
@@ -26,7 +26,7 @@ fn crowd_is_deterministic_by_name() {
     ] {
         let error = Machine::named(Path::new(wrong)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert_eq!(error.fault().text, format!("make machine '{wrong}': {why}"));
+        assert_eq!(error.fault().text, format!("generate machine '{wrong}': {why}"));
     }
     let error = Machine::named(Path::new("./crowd:1x1")).unwrap_err();
     assert!(error.fault().text.starts_with("find machine './crowd:1x1'"), "that is a path");

@@ -241,7 +241,7 @@ fn unsupported_values_are_not_reported() {
         let flag = |own: &str, value: bool| if is(own) { no } else { Ok(value) };
         assert_eq!(info.persistence, flag("persistence", true), "{word}");
         assert_eq!(info.display_active, flag("display-active", true), "{word}");
-        assert_eq!(info.mig_enabled, flag("mig-enabled", false), "{word}");
+        assert_eq!(info.partitioned, flag("mig-enabled", false), "{word}");
         assert_eq!(sample.memory.total.is_err(), is("memory"), "{word}");
         assert_eq!(sample.memory.used.is_err(), is("memory"), "{word}");
         assert_eq!(

@@ -103,20 +103,26 @@ fn recorded_machine_matches_its_recording() {
                 virtual_gpus: Some(Default::default()),
                 reset_status: Some(Default::default()),
                 operation_modes: Some(Default::default()),
+                rare_modes: Some(Default::default()),
                 activity: Some(Default::default()),
+                throttle_times: Some(Default::default()),
                 engines: Some(Default::default()),
                 clocks: Some(Default::default()),
                 application_clocks: Some(Default::default()),
+                supported_clocks: Some(Default::default()),
                 power: Some(Default::default()),
                 power_readings: Some(Default::default()),
+                module_power: Some(Default::default()),
                 thermal: Some(Default::default()),
                 pcie: Some(Default::default()),
                 pcie_throughput: Some(Default::default()),
                 protected_memory: Some(Default::default()),
                 memory_health: Some(Default::default()),
                 memory_errors: Some(Default::default()),
+                sram_errors: Some(Default::default()),
                 nvlinks: Some(Vec::new()),
                 fabric: Some(Default::default()),
+                platform: Some(Default::default()),
                 accounting: Some(Default::default()),
             };
             assert_eq!(details, bare, "{} GPU {gpu}", machine.name);
@@ -158,7 +164,7 @@ fn derived_details_are_reported() {
         let details = details(&simulation, gpu);
         let (modes, power) = (details.modes.unwrap(), details.power.unwrap());
         let device = &simulation.devices().unwrap()[gpu as usize];
-        assert_eq!(modes.mig_pending, device.mig_enabled);
+        assert_eq!(modes.mig_pending, device.partitioned);
         assert_eq!(modes.ecc_pending, Ok(true));
         assert_eq!(modes.display_attached, Ok(false));
         let sample = simulation.sample(&device.id).unwrap();

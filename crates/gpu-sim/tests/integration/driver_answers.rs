@@ -28,7 +28,7 @@ fn process(pid: u32, memory: &str) -> String {
 
 /// The driver's answers, as text.
 fn reported(simulation: &Simulation) -> String {
-    let inventory = simulation.look(Groups::all());
+    let inventory = simulation.inventory(Groups::all());
     let topology = simulation.topology().map_err(|error| error.fault());
     let details = inventory.devices.iter().filter_map(|device| device.details.as_ref().ok());
     for details in details {

@@ -1,7 +1,7 @@
 //! The driver's messages in the kernel log of a machine.
 
 use gpu_core::{
-    Absent, Clock, DriverMessage, DriverMessageKind, DriverView, ErrorKind, Observation, Pid,
+    Absent, Clock, DriverErrorCode, DriverMessage, DriverView, ErrorKind, Observation, Pid,
     Snapshot, Timestamp, observe_in_detail,
 };
 use gpu_sim::{Anonymizer, Machine, Recording, RecordingWriter, Seed, Simulation};
@@ -41,7 +41,7 @@ fn message_has_described_values() {
     let [message] = all.as_slice() else { panic!("{all:?}") };
     assert_eq!(message.at.to_string(), "2025-03-03T09:58:30.000Z");
     assert_eq!(message.bus.to_string(), "00000000:3B:00.0");
-    assert_eq!(message.kind, DriverMessageKind::Xid(43));
+    assert_eq!(message.code.to_string(), "xid-43");
     assert_eq!((message.pid, message.process.as_deref()), (Some(Pid(7)), Some("train")));
     assert_eq!((message.gpu_instance, message.compute_instance), (Some(5), Some(0)));
     assert_eq!(message.text, "Ch 00000008");
@@ -51,13 +51,13 @@ fn message_has_described_values() {
 fn defaults_are_clock_and_text_of_driver() {
     let of = |fields: &str| {
         let message = messages(fields).remove(0);
-        (message.at.to_string(), message.kind, message.text)
+        (message.at.to_string(), message.code.to_string(), message.text)
     };
     let off_bus = "GPU has fallen off the bus.".to_owned();
     let now = "2025-03-03T10:00:00.000Z".to_owned();
-    let lost = DriverMessageKind::FallenOffBus;
+    let lost = "fallen-off-bus".to_owned();
     assert_eq!(of("gpu = 0\nfallen_off_bus = true"), (now.clone(), lost, off_bus.clone()));
-    let xid = DriverMessageKind::Xid;
+    let xid = |number: u32| format!("xid-{number}");
     assert_eq!(of("bus = '0000:3b:00.0'\nxid = 79"), (now, xid(79), off_bus));
     let then = "2025-03-03T09:30:00.000Z".to_owned();
     let at = "bus = '0004:5e:00.0'\nxid = 13\nat = 2025-03-03T09:30:00Z";
@@ -68,28 +68,37 @@ fn defaults_are_clock_and_text_of_driver() {
 fn contradictions_are_refused() {
     let early = "gpu = 0\nxid = 1\nat = 2025-03-03T08:00:00Z";
     for (fields, why) in [
-        ("xid = 1", "has either 'gpu' or 'bus'"),
-        ("gpu = 0\nbus = '0000:3b:00.0'\nxid = 1", "has either 'gpu' or 'bus'"),
+        ("xid = 1", "requires exactly one of 'gpu' and 'bus'"),
+        ("gpu = 0\nbus = '0000:3b:00.0'\nxid = 1", "requires exactly one of 'gpu' and 'bus'"),
         ("gpu = 3\nxid = 1", "names GPU 3, which is not in this machine"),
-        ("bus = '3b'\nxid = 1", "has a bus ID: '3b' is not a PCI bus ID, e.g. 00000000:04:00.0"),
-        ("gpu = 0", "has either 'xid' or 'fallen_off_bus = true'"),
-        ("gpu = 0\nxid = 1\nfallen_off_bus = true", "has either 'xid' or 'fallen_off_bus = true'"),
+        (
+            "bus = '3b'\nxid = 1",
+            "has an invalid bus ID: '3b' is not a PCI bus ID, e.g. 00000000:04:00.0",
+        ),
+        ("gpu = 0", "requires exactly one of 'xid' and 'fallen_off_bus = true'"),
+        (
+            "gpu = 0\nxid = 1\nfallen_off_bus = true",
+            "requires exactly one of 'xid' and 'fallen_off_bus = true'",
+        ),
         (
             "gpu = 0\nxid = 1\nat = 2025-03-03T09:30:00Z\nseconds_ago = 1",
-            "has either 'at' or 'seconds_ago'",
+            "requires exactly one of 'at' and 'seconds_ago'",
         ),
-        (early, "is older than the machine or later than its clock"),
+        (early, "is earlier than the boot of the machine or later than its clock"),
         (
             "gpu = 0\nxid = 1\nseconds_ago = 3601",
-            "is older than the machine or later than its clock",
+            "is earlier than the boot of the machine or later than its clock",
         ),
         (
             "gpu = 0\nxid = 1\nat = 2025-03-03T10:00:01Z",
-            "is older than the machine or later than its clock",
+            "is earlier than the boot of the machine or later than its clock",
         ),
-        ("gpu = 0\nfallen_off_bus = true\npid = 7", "without an Xid names no process"),
-        ("gpu = 0\nxid = 1\nprocess = 'a'", "has a 'process' only with its 'pid'"),
-        ("gpu = 0\nfallen_off_bus = true\ntext = 'fine'", "is not one that a driver writes"),
+        ("gpu = 0\nfallen_off_bus = true\npid = 7", "without an Xid must not name a process"),
+        ("gpu = 0\nxid = 1\nprocess = 'a'", "requires 'pid' if 'process' is set"),
+        (
+            "gpu = 0\nfallen_off_bus = true\ntext = 'fine'",
+            "is not a message that the driver writes",
+        ),
     ] {
         let error = machine(&format!("[[driver_message]]\n{fields}")).unwrap_err();
         assert!(error.ends_with(&format!("a driver message {why}")), "{fields}: {error}");
@@ -111,10 +120,10 @@ fn messages_are_in_order_and_reported_errors_are_added() {
         "[[driver_message]]\ngpu = 0\nxid = 31\n[[driver_message]]\ngpu = 0\nxid = 13\n\
          seconds_ago = 60\n[[event]]\nat_ms = 5000\nreports = { gpu = 0, xid = 79 }\n",
     );
-    let codes = || -> Vec<DriverMessageKind> {
-        simulation.driver_messages().unwrap().iter().map(|message| message.kind).collect()
+    let codes = || -> Vec<DriverErrorCode> {
+        simulation.driver_messages().unwrap().into_iter().map(|message| message.code).collect()
     };
-    let xid = DriverMessageKind::Xid;
+    let xid = |number| DriverErrorCode { list: "xid".into(), number: Some(number) };
     assert_eq!(codes(), [xid(13), xid(31)]);
     simulation.sleep(Duration::from_secs(6));
     assert_eq!(codes(), [xid(13), xid(31), xid(79)]);

@@ -136,13 +136,13 @@ proptest! {
         }
         let mut opened: Vec<(Box<dyn ProcessHandle>, Option<gpu_core::ProcessKey>)> = Vec::new();
         let mut before = Duration::ZERO;
-        let mut looked = 0;
+        let mut queried = 0;
         for step in steps {
             match step {
                 Step::Signal(which, signal) => {
                     let Some(process) = machine.processes.get(which) else { continue };
                     if let Ok(handle) = simulation.open(process.pid()) {
-                        let key = handle.look().ok().map(|info| info.key);
+                        let key = handle.info().ok().map(|info| info.key);
                         opened.push((handle, key));
                     }
                     let Some((handle, key)) = opened.last() else { continue };
@@ -157,7 +157,7 @@ proptest! {
                 Step::Sleep(millis) => simulation.sleep(Duration::from_millis(millis)),
                 Step::Look => {
                     let snapshot = observe(&simulation, &simulation, &simulation);
-                    looked += 1;
+                    queried += 1;
                     for device in &snapshot.devices {
                         if let (Ok(used), Ok(total)) = (device.memory_used(), device.memory_total()) {
                             prop_assert!(used <= total);
@@ -168,14 +168,14 @@ proptest! {
             prop_assert!(simulation.elapsed() >= before);
             before = simulation.elapsed();
             for (handle, key) in &opened {
-                match (handle.look(), key) {
+                match (handle.info(), key) {
                     (Ok(info), Some(key)) => prop_assert_eq!(info.key, *key),
                     (Err(error), _) if error.kind() == ErrorKind::Process(ProcessFault::Gone) => {}
                     _ => {}
                 }
             }
         }
-        prop_assert!(simulation.count(Call::Holders) >= looked || faults > 0);
+        prop_assert!(simulation.count(Call::Holders) >= queried || faults > 0);
         prop_assert_eq!(simulation.signals().len() as u64 <= simulation.count(Call::Signal), true);
     }
 

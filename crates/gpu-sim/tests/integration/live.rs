@@ -77,7 +77,7 @@ fn only_simulated_nvml_starts_session() {
     for wrong in [&other, temp.path()] {
         let error = refused(Dir::make(Some(wrong)));
         assert!(matches!(&error, LiveError::NotSimulated(path) if path == wrong), "{error:?}");
-        assert_eq!(error.to_string(), format!("simulate with '{}'", wrong.display()));
+        assert_eq!(error.to_string(), format!("use '{}' as the simulated NVML", wrong.display()));
         assert!(error.hint().unwrap().contains(LIBRARY));
         let error = Error::from(error);
         assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -95,17 +95,17 @@ fn session_errors_have_a_kind_and_a_hint() {
         (
             LiveError::Relative("a".into()),
             ErrorKind::Invalid,
-            "find session 'a' of the simulated NVML: the session path must be absolute",
+            "find simulation session 'a': the session path must be absolute",
             Some("start it with 'gpuws sim'"),
         ),
         (
-            LiveError::NotBeside { name, program },
+            LiveError::NotInstalled { name, program },
             ErrorKind::Unsupported,
-            "find nvml-sim-process beside /bin/p",
+            "find nvml-sim-process next to /bin/p",
             Some("build it with the same profile"),
         ),
         (
-            LiveError::NoPlace(Error::new(ErrorKind::Invalid, "trust '/t'")),
+            LiveError::NoPrivateDir(Error::new(ErrorKind::Invalid, "trust '/t'")),
             ErrorKind::Invalid,
             "trust '/t'",
             Some("set TMPDIR to a directory that you own"),
@@ -315,7 +315,7 @@ fn real() -> MockHost {
     host.expect_device_files().returning(|| Ok(vec![gpu_sim::device_file("/dev/nvidia0")]));
     host.expect_open().returning(|pid| {
         let mut handle = MockProcessHandle::new();
-        handle.expect_look().returning(move || Ok(info(pid)));
+        handle.expect_info().returning(move || Ok(info(pid)));
         handle.expect_has_exited().returning(|| Err(Error::new(ErrorKind::Io, "poll")));
         let file = gpu_sim::device_file("/dev/nvidia0");
         let held = HeldFile::of(&file, Access::OPEN, vec![3]);
@@ -359,7 +359,7 @@ fn live_session_host_opens_only_processes_of_the_session() {
     assert_eq!(list[1], info(Pid(70)));
 
     let handle = host.open(Pid(60)).unwrap();
-    assert!(hidden(handle.look().unwrap()));
+    assert!(hidden(handle.info().unwrap()));
     assert_eq!(handle.held(&[]).unwrap()[0].descriptors, [3]);
     assert_eq!(handle.has_exited().unwrap_err().kind(), ErrorKind::Io);
     let signal = handle.signal(Signal::Kill, &ActToken::user_confirmed());

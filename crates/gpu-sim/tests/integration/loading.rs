@@ -86,14 +86,14 @@ fn unknown_field_error_has_line_and_suggestion() {
 fn contradictory_machine_is_rejected() {
     let gpu = "[[gpu]]\nindex = 0\nmemory_total_mib = 100\n";
     for (more, message) in [
-        ("[[process]]\npid = 7\n", "line 4: process 7 has no name and is in no recording"),
+        ("[[process]]\npid = 7\n", "line 4: process 7 has no name and is not in any recording"),
         (
             "[[process]]\npid = 7\nname = 'a'\n[[process]]\npid = 7\nname = 'b'\n",
             "line 7: process 7 is defined twice",
         ),
         (
             "[[process]]\npid = 7\nname = 'a'\nmemory = [{ gpu = 3, mib = 1 }]\n",
-            "line 4: process 7 has memory on GPU 3, which this machine lacks",
+            "line 4: process 7 has memory on GPU 3, which is not in this machine",
         ),
         (
             "[[process]]\npid = 7\nname = 'a'\non_kill = 'ignores'\n",
@@ -101,7 +101,8 @@ fn contradictory_machine_is_rejected() {
         ),
         (
             "[[process]]\npid = 7\nname = 'nvidia-persistenced'\n",
-            "line 4: process 7 has the name 'nvidia-persistenced', longer than the kernel's 15 bytes",
+            "line 4: process 7 has the name 'nvidia-persistenced', longer than the kernel's limit \
+             of 15 bytes",
         ),
         (
             "[[process]]\npid = 7\nname = 'a'\nfiles = { '/dev/nvidia0' = 'Fx' }\n",
@@ -109,7 +110,7 @@ fn contradictory_machine_is_rejected() {
         ),
         (
             "[[process]]\npid = 7\nname = 'a'\nfiles = { '/dev/nvdia0' = 'F....' }\n",
-            "process 7 has '/dev/nvdia0', which is not a device file of this machine",
+            "process 7 has '/dev/nvdia0' open, which is not a device file of this machine",
         ),
         (
             "[[process]]\npid = 7\nname = 'a'\nstate = 'zombie'\nthreads = 0\n\
@@ -123,15 +124,18 @@ fn contradictory_machine_is_rejected() {
         ),
         (
             "[[process]]\npid = 7\nname = 'a'\nstarted = 2025-03-03T10:00:01Z\n",
-            "process 7 starts before the machine or after its clock",
+            "process 7 starts before the boot of the machine or after its clock",
         ),
         (
             "[[event]]\nat_ms = 1\nstart = { pid = 7, name = 'a', started = 2025-03-03T10:00:01Z }\n",
-            "line 4: a process that an event starts has no 'started' of its own",
+            "line 4: a process started by an event must not set 'started'",
         ),
         ("[[process]]\npid = 0\nname = 'a'\n", "line 4: process 0 is invalid: PIDs start at 1"),
-        ("[[event]]\nexit = 7\n", "an event has either 'at_ms' or 'after_exit_of'"),
-        ("[[event]]\nat_ms = 5\n", "line 4: an event has one change, such as 'exit' or 'start'"),
+        ("[[event]]\nexit = 7\n", "an event requires exactly one of 'at_ms' and 'after_exit_of'"),
+        (
+            "[[event]]\nat_ms = 5\n",
+            "line 4: an event requires exactly one change, such as 'exit' or 'start'",
+        ),
         (
             "[[event]]\nat_ms = 5\nreports = { gpu = 2, xid = 79 }\n",
             "line 4: GPU 2 is not in this machine",
@@ -141,30 +145,40 @@ fn contradictory_machine_is_rejected() {
             "line 4: GPU 2 is not in this machine",
         ),
     ] {
-        let place = if message.starts_with("line") { "machine.toml " } else { "machine.toml: " };
-        refused(&format!("{HEAD}{more}"), &format!("{place}{message}"));
+        let prefix = if message.starts_with("line") { "machine.toml " } else { "machine.toml: " };
+        refused(&format!("{HEAD}{more}"), &format!("{prefix}{message}"));
     }
     refused(
         &format!("{HEAD}{gpu}driver_reserve_mib = 101\n"),
-        "machine.toml line 4: GPU 0 has less memory than is used, 101 MiB",
+        "machine.toml line 4: GPU 0 uses 101 MiB, more than its memory",
     );
     refused(
         &format!("{HEAD}topology = ['X PIX', 'PIX']\n"),
-        "machine.toml: topology is no square of cells such as 'X NV2 PIX SYS', a row for each GPU",
+        "machine.toml: topology must be a square matrix of cells such as 'X NV2 PIX SYS', a row \
+         for each GPU",
     );
     for (rows, message) in [
-        ("topology = ['X NV1', 'NV1 X']", "topology is no square of cells such as 'X NV2 PIX SYS'"),
-        ("topology = ['X']\npeers = ['OK OK']", "peers is no square of cells such as 'X OK CNS'"),
-        ("topology = ['X']\npeers = ['GOOD']", "peers is no square of cells such as 'X OK CNS'"),
+        (
+            "topology = ['X NV1', 'NV1 X']",
+            "topology must be a square matrix of cells such as 'X NV2 PIX SYS'",
+        ),
+        (
+            "topology = ['X']\npeers = ['OK OK']",
+            "peers must be a square matrix of cells such as 'X OK CNS'",
+        ),
+        (
+            "topology = ['X']\npeers = ['GOOD']",
+            "peers must be a square matrix of cells such as 'X OK CNS'",
+        ),
     ] {
         let message = format!("machine.toml: {message}, a row for each GPU");
         refused(&format!("{HEAD}{rows}\n{gpu}"), &message);
     }
     for (more, message) in [
-        ("through = 64", "'through' is an index from 0 to 63"),
+        ("through = 64", "'through' must be an index from 0 to 63"),
         (
             "through = 3\nminor = 1",
-            "GPUs that are described together share no 'uuid', 'minor' or 'bus'",
+            "an entry for several GPUs must not set 'uuid', 'minor' or 'bus'",
         ),
     ] {
         refused(&format!("{HEAD}{gpu}{more}\n"), &format!("machine.toml line 4: {message}"));
@@ -172,8 +186,8 @@ fn contradictory_machine_is_rejected() {
     let gpus = format!("{gpu}[[gpu]]\nindex = 1\n");
     for paths in ["['X NV2', 'NV2 X']", "['X X', 'X X']", "['PIX PIX', 'PIX X']", "['X PIX']"] {
         let text = format!("{HEAD}topology = ['X NV2', 'NV2 X']\npaths = {paths}\n{gpus}");
-        let message = "machine.toml: paths is no square of cells such as 'X PIX SYS', a row for \
-                       each GPU, that has what 'topology' has where that names no NVLink";
+        let message = "machine.toml: paths must be a square matrix of cells such as 'X PIX SYS', \
+                       a row for each GPU, equal to 'topology' except for its NVLinks";
         refused(&text, message);
     }
     refused(&format!("{HEAD}paths = ['X']\n{gpu}"), "machine.toml: 'paths' requires 'topology'");
@@ -191,53 +205,53 @@ fn contradictory_details_are_rejected() {
     for (details, message) in [
         (
             "power_limit_mw = 9\ndetails.power = { limit_min_mw = 10 }",
-            "its power limit is below the lowest",
+            "its power limit is below the minimum",
         ),
-        ("details.power = { limit_max_mw = 10 }", "its power limit is above the highest"),
+        ("details.power = { limit_max_mw = 10 }", "its power limit is above the maximum"),
         (
             "details.power = { default_limit_mw = 5, limit_min_mw = 6 }",
-            "its first power limit is below the lowest",
+            "its default power limit is below the minimum",
         ),
         (
             "details.power = { default_limit_mw = 300_001, limit_max_mw = 300_000 }",
-            "its first power limit is above the highest",
+            "its default power limit is above the maximum",
         ),
-        ("details.clocks = { sm_mhz = 2, sm_max_mhz = 1 }", "its SM clock is above the highest"),
+        ("details.clocks = { sm_mhz = 2, sm_max_mhz = 1 }", "its SM clock is above the maximum"),
         (
             "details.clocks = { memory_mhz = 2, memory_max_mhz = 1 }",
-            "its memory clock is above the highest",
+            "its memory clock is above the maximum",
         ),
         (
             "details.clocks = { video_mhz = 2, video_max_mhz = 1 }",
-            "its video clock is above the highest",
+            "its video clock is above the maximum",
         ),
         (
             "details.pcie = { generation = 5, generation_max = 4 }",
-            "its PCIe generation is above the highest",
+            "its PCIe generation is above the maximum",
         ),
         (
             "details.pcie = { bar1_used_bytes = 2, bar1_total_bytes = 1 }",
-            "more of its BAR1 is used than there is",
+            "its used BAR1 memory exceeds the total",
         ),
-        ("details.product = { compute_capability = [0, 9] }", "a compute capability begins at 1.0"),
+        (
+            "details.product = { compute_capability = [0, 9] }",
+            "its compute capability must be at least 1.0",
+        ),
         (
             "details.clocks = { graphics_max_mhz = 1 }\nbusy.clocks = { graphics_mhz = 2 }",
-            "its graphics clock is above the highest",
+            "its graphics clock is above the maximum",
         ),
-        ("details.pcie = { width = 16, width_max = 8 }", "it has more PCIe lanes than the most"),
-        ("details.activity = { performance_state = 16 }", "a performance state is 0 to 15"),
+        ("details.pcie = { width = 16, width_max = 8 }", "its PCIe width is above the maximum"),
+        ("details.activity = { performance_state = 16 }", "its performance state must be 0 to 15"),
         (
             "display_active = true\ndetails.modes = { display_attached = false }",
-            "a display is active on it and none can be connected",
+            "it has an active display but no display connector",
         ),
         (
             "details.accounting = { processes = [{ pid = 1 }] }",
-            "it keeps account of processes and accounting is off",
+            "it has accounted processes although accounting is off",
         ),
-        (
-            "details.memory_health = { corrected = 0 }",
-            "it counts errors that ECC corrects and has no ECC",
-        ),
+        ("details.memory_health = { corrected = 0 }", "it has corrected ECC errors but no ECC"),
     ] {
         let message = format!("machine.toml line 4: GPU 0: {message}");
         refused(&format!("{HEAD}{gpu}{details}\n"), &message);
@@ -249,7 +263,7 @@ fn contradictory_details_are_rejected() {
     }
     refused(
         &format!("{HEAD}{gpu}[product.'H'.details.clocks]\nsm_mhz = 1\n"),
-        "machine.toml line 7: no GPU of this machine is of product 'H'",
+        "machine.toml line 7: this machine has no GPU of product 'H'",
     );
     let (_, reported) =
         read(&format!("{HEAD}{gpu}[gpu.details.clocks]\nsm_mhz = 'fast'\n")).unwrap_err();

@@ -133,7 +133,10 @@ fn k80_reserves_eleven_mib() {
 fn gb10_reports_memory_only_per_process() {
     let before = take_snapshot(&start("gb10-unified"));
     let device = &before.devices[0];
-    assert_eq!(device.memory_total(), Err(Absent::NotSupported));
+    let reported = device.sample.as_ref().unwrap().memory;
+    assert_eq!(reported.total, Err(Absent::NotSupported));
+    assert_eq!(reported.used, Err(Absent::NotSupported));
+    assert_eq!(device.memory_total(), Ok(Bytes(127_600_748 << 10)));
     assert_eq!(device.memory_used(), Err(Absent::NotSupported));
     assert_eq!(device.memory_listed(), Some(Bytes::from_mib(43 + 41_472 + 22_528)));
     assert_eq!(device.sample.as_ref().unwrap().utilization.unwrap().get(), 94);

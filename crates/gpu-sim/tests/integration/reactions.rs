@@ -90,7 +90,7 @@ fn sigkill_hastens_slow_exit() {
 fn uninterruptible_process_dies_when_its_wait_ends() {
     let simulation = holder("on_kill = { stuck_until_ms = 5000 }");
     let handle = send(&simulation, 4711, Signal::Kill);
-    assert_eq!(handle.look().unwrap().state, Ok(ProcessState::Uninterruptible));
+    assert_eq!(handle.info().unwrap().state, Ok(ProcessState::Uninterruptible));
     pass(&simulation, 4999);
     assert!(!handle.has_exited().unwrap());
     pass(&simulation, 1);
@@ -99,7 +99,7 @@ fn uninterruptible_process_dies_when_its_wait_ends() {
     let simulation = holder("on_kill = { stuck_until_ms = 5000 }");
     pass(&simulation, 6000);
     let handle = simulation.open(Pid(4711)).unwrap();
-    assert_eq!(handle.look().unwrap().state, Ok(ProcessState::Sleeping), "the wait is over");
+    assert_eq!(handle.info().unwrap().state, Ok(ProcessState::Sleeping), "the wait is over");
 
     let simulation = holder("on_kill = 'stuck'");
     let handle = send(&simulation, 4711, Signal::Kill);
@@ -112,7 +112,7 @@ fn uninterruptible_process_dies_when_its_wait_ends() {
 fn zombie_with_live_threads_holds_device() {
     let simulation = holder("threads = 4\non_term = 'leaves_threads'");
     let handle = send(&simulation, 4711, Signal::Term);
-    let info = handle.look().unwrap();
+    let info = handle.info().unwrap();
     assert_eq!((info.state, info.live_threads), (Ok(ProcessState::Zombie), Ok(3)));
     assert!(!handle.has_exited().unwrap());
     let files = simulation.device_files().unwrap();
@@ -167,10 +167,10 @@ fn reused_pid_is_not_reached_by_old_handle() {
                   start = { pid = 4711, name = 'sshd', uid = 0 }\n";
     let simulation = holder(reused);
     let old = send(&simulation, 4711, Signal::Kill);
-    let before = old.look().unwrap().key;
+    let before = old.info().unwrap().key;
     pass(&simulation, 200);
     let new = simulation.open(Pid(4711)).unwrap();
-    let after = new.look().unwrap();
+    let after = new.info().unwrap();
     assert_eq!(after.name, "sshd");
     assert!(!before.definitely_same(&after.key));
     assert!(old.has_exited().unwrap());
@@ -328,11 +328,11 @@ fn device_event_is_awaited_and_fetched_once() {
     };
     assert_eq!(xids(499), []);
     assert_eq!(simulation.elapsed(), Duration::from_millis(499), "a quiet wait lasts");
-    assert_eq!(xids(10_000), [DeviceEventKind::Xid(79), DeviceEventKind::Xid(13)]);
+    assert_eq!(xids(10_000), [DeviceEventKind::Error(79), DeviceEventKind::Error(13)]);
     assert_eq!(simulation.elapsed(), Duration::from_millis(500), "and one that is answered ends");
     assert_eq!(xids(0), []);
     simulation.sleep(Duration::from_secs(10));
-    assert_eq!(xids(0), [DeviceEventKind::Xid(48)], "unfetched events are kept");
+    assert_eq!(xids(0), [DeviceEventKind::Error(48)], "unfetched events are kept");
     assert_eq!(simulation.elapsed(), Duration::from_millis(10_500));
     assert!(simulation.sample(&DeviceId::from_index(0)).is_ok(), "the device works on");
 }

@@ -289,7 +289,7 @@ fn start_time_identifies_process_across_snapshots() {
     assert_eq!((first.has_exited().unwrap(), second.has_exited().unwrap()), (true, false));
     machine.sleep(Duration::from_secs(1));
     assert!(!second.has_exited().unwrap(), "nothing shows that it is another one");
-    assert_eq!(second.look().unwrap().key.start, Some(later));
+    assert_eq!(second.info().unwrap().key.start, Some(later));
     machine.sleep(Duration::from_secs(1));
     assert!(second.has_exited().unwrap());
     assert_eq!(

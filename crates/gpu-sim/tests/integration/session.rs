@@ -116,7 +116,9 @@ fn session_writable_by_others_is_rejected_with_remedy() {
             }
             let (kind, reported) = refused(dir.path());
             assert_eq!(kind, ErrorKind::Invalid);
-            assert!(reported.ends_with("belongs to user 54321, neither you (user 0) nor root"));
+            assert!(
+                reported.ends_with("belongs to user 54321, neither to you (user 0) nor to root")
+            );
             std::os::unix::fs::chown(path, Some(0), None).unwrap();
         }
     }

@@ -17,7 +17,7 @@ pub struct Report {
 }
 
 /// Source of an out-of-memory message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "MessageSource"))]
 #[serde(rename_all = "kebab-case")]
@@ -104,8 +104,9 @@ pub enum Framework {
     /// NVIDIA's kernel module.
     NvidiaDriver,
     /// The runtime of the GPU or one of its libraries; the program is unknown.
+    #[default]
     Cuda,
-    /// A program that asked for host memory: NumPy, or an unknown one.
+    /// A program that requested host memory: NumPy, or an unknown one.
     Host,
 }
 
@@ -131,7 +132,7 @@ pub enum Wording {
 }
 
 /// One failed request for memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// Its first line, from 1.
     pub line: usize,
@@ -194,36 +195,7 @@ pub struct Event {
 impl Event {
     /// Returns an event without any data.
     pub(super) fn new(framework: Framework, line: usize) -> Self {
-        Event {
-            line,
-            framework,
-            wording: None,
-            backend: None,
-            gpu: None,
-            tried: None,
-            total: None,
-            free: None,
-            allocated: None,
-            private_pools: None,
-            reserved_unallocated: None,
-            reserved_total: None,
-            cached: None,
-            this_process: None,
-            other: None,
-            limit: None,
-            needed: None,
-            processes: Vec::new(),
-            allocator: None,
-            tensor: None,
-            dump: Dump::default(),
-            ladder: Vec::new(),
-            rematerialization: None,
-            engine: None,
-            short: None,
-            part: None,
-            facts: BTreeMap::new(),
-            times: 1,
-        }
+        Event { line, framework, times: 1, ..Event::default() }
     }
 
     /// Returns whether two events are the same message.

@@ -53,13 +53,18 @@ pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
 fn is_retry(rest: &str) -> bool {
     rest.strip_prefix(FAILED)
         .and_then(Figure::at_start)
-        .is_some_and(|(_, rest)| rest.starts_with(" (") && retry_bytes(rest).is_some())
+        .and_then(|(figure, rest)| retried(figure, rest))
+        .is_some()
 }
 
-fn retry_bytes(rest: &str) -> Option<u64> {
+/// Returns the size of a retry, which older logs and reports give without the bytes.
+fn retried(figure: Figure, rest: &str) -> Option<Figure> {
+    if rest.starts_with(" from device") {
+        return Some(figure);
+    }
     let (bytes, rest) = integer(rest.strip_prefix(" (")?)?;
     rest.strip_prefix(" bytes) from device")?;
-    Some(bytes)
+    Some(Figure { bytes: Some(Bytes(bytes)), slack: Bytes(0), ..figure })
 }
 
 /// Parses the text at a mark; returns whether it belongs to an event.
@@ -133,7 +138,7 @@ fn request(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
 /// A retry size: a new event if the size does not decrease.
 fn retry(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let (figure, rest) = Figure::at_start(passage.after(FAILED)?)?;
-    let figure = Figure { bytes: Some(Bytes(retry_bytes(rest)?)), slack: Bytes(0), ..figure };
+    let figure = retried(figure, rest)?;
     let framework = framework_of_path(passage.before).unwrap_or(Framework::TensorFlow);
     let open = reader.open_retries.and_then(|index| reader.events.get_mut(index));
     if let Some(event) = open.filter(|event| continues(event, &figure)) {

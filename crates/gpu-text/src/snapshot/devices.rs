@@ -8,8 +8,9 @@ use crate::document::{
 use crate::work_meter;
 use gpu_core::{
     Absent, Bytes, DeviceFault, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
-    DeviceUuid, Fault, MemoryInfo, MigInstance, NvLink, PciBusId, plausible,
+    DeviceUuid, Fault, MemoryInfo, MemorySource, NvLink, Partition, PciBusId, plausible,
 };
+use gpu_nvidia_driver::memory_kind;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +37,7 @@ struct Device {
     bus: Option<PciBusId>,
     /// `None` until a text lists processes of the device.
     processes: Option<BTreeMap<Key, DeviceProcess>>,
-    mig: Vec<MigInstance>,
+    mig: Vec<Partition>,
     failures: Vec<DeviceFailure>,
 }
 
@@ -59,10 +60,10 @@ impl Devices {
         let failures: Vec<&DeviceFailure> =
             documents.iter().flat_map(|document| &document.device_failures).collect();
         // A tool that fails on a device does not list it.
-        failures.iter().for_each(|failure| devices.name_failed(failure.device));
+        failures.iter().for_each(|failure| devices.name_failed(failure));
         devices.number();
         for failure in failures {
-            if let Some(at) = devices.find(&failed(failure.device)) {
+            if let Some(at) = devices.find(&failed(failure)) {
                 devices.list[at].failures.push(failure.clone());
             }
         }
@@ -110,8 +111,8 @@ impl Devices {
     }
 
     /// Adds the device that a failure text names, unless it is already known.
-    fn name_failed(&mut self, device: NamedDevice) {
-        let gpu = failed(device);
+    fn name_failed(&mut self, failure: &DeviceFailure) {
+        let gpu = failed(failure);
         if self.find(&gpu).is_none() && self.list.len() < MAX_DEVICES {
             let mut device = Device::default();
             device.take_names(&gpu);
@@ -149,7 +150,7 @@ impl Devices {
         let of = |device: &&mut Device| device.gpu.index == mig.gpu_index;
         let Some(device) = self.list.iter_mut().find(of) else { return };
         let instances = (mig.gpu_instance_id, mig.compute_instance_id);
-        let same = |known: &&mut MigInstance| match mig.mig_index {
+        let same = |known: &&mut Partition| match mig.mig_index {
             Some(index) => known.index == index,
             None => (known.gpu_instance, known.compute_instance) == instances,
         };
@@ -160,7 +161,7 @@ impl Devices {
             Some(known) => known,
             None if is_full => return,
             None => {
-                device.mig.push(MigInstance {
+                device.mig.push(Partition {
                     index: mig.mig_index.unwrap_or(next),
                     uuid: Err(Absent::NotRecorded),
                     profile: Err(Absent::NotRecorded),
@@ -274,6 +275,11 @@ impl Device {
                 used: gpu.memory_used_mib.map(Bytes::from_mib),
                 reserved: gpu.memory_reserved_mib.map(Bytes::from_mib),
             }),
+            source: MemorySource::of(memory_kind(
+                gpu.name.as_deref(),
+                None,
+                gpu.memory_total_mib.map(Bytes::from_mib),
+            )),
             utilization: gpu.utilization_percent.and_then(plausible::percent),
             temperature: gpu.temperature_c.and_then(plausible::celsius),
             power_draw: gpu.power_draw_w.and_then(plausible::watts),
@@ -285,7 +291,7 @@ impl Device {
                 name: gpu.name.ok_or(absent),
                 persistence: gpu.persistence,
                 display_active: gpu.display_active,
-                mig_enabled: gpu.mig_enabled,
+                partitioned: gpu.mig_enabled,
                 ..DeviceInfo::unknown(id)
             },
             sample: if is_lost { Err(lost()) } else { Ok(sample) },
@@ -295,14 +301,14 @@ impl Device {
                 } else {
                     Fault {
                         kind: absent.into(),
-                        text: "find a list of its processes in the text".to_owned(),
+                        text: "find its process list in the text".to_owned(),
                     }
                 }
             }),
-            mig: if gpu.mig_enabled == Ok(true) && self.mig.is_empty() && !lists_mig {
+            partitions: if gpu.mig_enabled == Ok(true) && self.mig.is_empty() && !lists_mig {
                 Err(Fault {
                     kind: absent.into(),
-                    text: "find a list of its MIG devices in the text".to_owned(),
+                    text: "find its MIG devices in the text".to_owned(),
                 })
             } else {
                 Ok(self.mig)
@@ -316,14 +322,16 @@ impl Device {
 fn lost() -> Fault {
     Fault {
         kind: DeviceFault::Lost.into(),
-        text: "reach it, by the message of nvidia-smi: off the bus, or requires a reset".to_owned(),
+        text: "reach it: nvidia-smi reports that it is off the bus or requires a reset".to_owned(),
     }
 }
 
 /// Returns the identifier by which a failure text names a device.
-fn failed(device: NamedDevice) -> Gpu {
-    match device {
-        NamedDevice::Bus(bus) => Gpu { bus_id: Some(bus.to_string()), ..Gpu::default() },
+fn failed(failure: &DeviceFailure) -> Gpu {
+    match failure.device {
+        NamedDevice::Bus(bus) => {
+            Gpu { bus_id: Some(bus.to_string()), index: failure.index, ..Gpu::default() }
+        }
         NamedDevice::Index(index) => Gpu { index: Some(index), ..Gpu::default() },
     }
 }

@@ -78,12 +78,12 @@ fn driver_messages(
 ) -> Result<Vec<DriverMessage>, Fault> {
     let is_log = |d: &Document| d.kind == Kind::KernelLog || !d.driver_messages.is_empty();
     if !documents.iter().any(is_log) {
-        let text = "find messages of the kernel log in the text".to_owned();
+        let text = "find kernel log messages in the text".to_owned();
         return Err(Fault { kind: Absent::NotRecorded.into(), text });
     }
     let rows = documents.iter().flat_map(|document| &document.driver_messages);
     let times = times(documents).with_year_of(taken_at);
-    let mut messages: Vec<_> = rows.filter_map(|row| kernel_log::of_row(row, times)).collect();
+    let mut messages: Vec<_> = rows.map(|row| kernel_log::of_row(row, times)).collect();
     messages.sort_by_key(|message| message.at);
     Ok(messages)
 }
@@ -93,11 +93,11 @@ fn driver_messages(
 fn machine_fault(code: ErrorCode) -> Option<(MachineFault, &'static str)> {
     Some(match code {
         ErrorCode::DriverNotRunning => {
-            (MachineFault::DriverNotLoaded, "talk to the driver: it is not loaded")
+            (MachineFault::DriverNotLoaded, "communicate with the driver: it is not loaded")
         }
         ErrorCode::NvmlMismatch => (
             MachineFault::VersionMismatch,
-            "talk to the driver: library and kernel module are of different versions",
+            "communicate with the driver: library and kernel module versions differ",
         ),
         ErrorCode::NoDevices => (MachineFault::NoDevices, "find a device"),
         ErrorCode::NoLibrary => (MachineFault::NoLibrary, "load the NVML library"),

@@ -108,7 +108,7 @@ fn process_in_mig_device_is_listed_on_parent_device() {
     let listed: Vec<_> =
         snapshot.devices.iter().map(|device| device.processes.as_ref().unwrap().len()).collect();
     assert_eq!(listed, [0, 2]);
-    assert_eq!(snapshot.devices[1].mig.as_ref().map(Vec::len), Ok(1));
+    assert_eq!(snapshot.devices[1].partitions.as_ref().map(Vec::len), Ok(1));
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn states(text: &str) -> Vec<State> {
         let pending = device.details.unwrap().modes.map(|modes| modes.mig_pending);
         let fault = device.sample.err().map(|fault| fault.kind);
         let pending = pending.unwrap_or(Err(Absent::NotRecorded));
-        (device.info.id.index, fault, device.info.mig_enabled, pending)
+        (device.info.id.index, fault, device.info.partitioned, pending)
     };
     of(text).devices.into_iter().map(state).collect()
 }
@@ -252,8 +252,9 @@ fn failure_text_applies_to_named_device() {
 
 #[test]
 fn mig_devices_are_unknown_unless_text_lists_them() {
-    let mig =
-        |text: &str| of(text).devices[0].mig.as_ref().map(Vec::len).map_err(|fault| fault.kind);
+    let mig = |text: &str| {
+        of(text).devices[0].partitions.as_ref().map(Vec::len).map_err(|fault| fault.kind)
+    };
     let absent = Err(ErrorKind::Field(Absent::NotRecorded));
     assert_eq!(mig("index, mig.mode.current\n0, Enabled\n"), absent);
     assert_eq!(mig("index, mig.mode.current\n0, Disabled\n"), Ok(0));
@@ -439,7 +440,7 @@ fn mig_devices_of_all_texts_are_joined_and_bounded() {
             Total : 900 MiB\n            Used : 13 MiB\n";
     for paste in [format!("{list}{log}"), format!("{log}{list}")] {
         let snapshot = of(&paste);
-        let [mig] = snapshot.devices[0].mig.as_deref().unwrap() else { panic!("{paste}") };
+        let [mig] = snapshot.devices[0].partitions.as_deref().unwrap() else { panic!("{paste}") };
         assert_eq!((mig.index, mig.gpu_instance, mig.compute_instance), (1, Some(3), Some(0)));
         assert_eq!(mig.uuid.as_ref().unwrap().0, "MIG-x");
         assert_eq!(mig.memory.used, Ok(Bytes::from_mib(13)));
@@ -448,7 +449,7 @@ fn mig_devices_of_all_texts_are_joined_and_bounded() {
     let line = |n: usize| format!("  MIG 1g.5gb Device {n}: (UUID: MIG-{n})\n");
     let many: String = (0..65).map(line).collect();
     let snapshot = of(&format!("GPU 0: K (UUID: GPU-a)\n{many}{}", line(3)));
-    assert_eq!(snapshot.devices[0].mig.as_ref().unwrap().len(), 64);
+    assert_eq!(snapshot.devices[0].partitions.as_ref().unwrap().len(), 64);
 }
 
 #[test]

@@ -102,7 +102,7 @@ impl Reader {
                 Section::Processes { layout, .. } => self.process_row(row, layout),
             };
             if !read {
-                self.document.note_unread(number, line, "a row that is cut or mangled");
+                self.document.note_unread(number, line, "truncated or malformed row");
             }
         }
     }

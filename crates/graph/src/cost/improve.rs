@@ -141,8 +141,8 @@ impl Search<'_> {
         until: usize,
     ) -> Option<(Solution, u64)> {
         let problem = self.problem;
-        let place = solution.order.iter().position(|other| *other == item)?;
-        let (first, last) = range(problem, &solution.order, place);
+        let index = solution.order.iter().position(|other| *other == item)?;
+        let (first, last) = range(problem, &solution.order, index);
         let mut best = None;
         let mut bound = end;
         for (processor, _) in &problem.feasible[item as usize] {
@@ -152,11 +152,11 @@ impl Search<'_> {
                 if self.tries <= until {
                     return best;
                 }
-                if to == place && assigned == solution.assigned {
+                if to == index && assigned == solution.assigned {
                     continue;
                 }
                 let mut order = solution.order.clone();
-                order.remove(place);
+                order.remove(index);
                 order.insert(to, item);
                 let next = Solution { order, assigned: assigned.clone() };
                 let next_end = self.end(&next, bound.saturating_sub(1));
@@ -173,13 +173,13 @@ impl Search<'_> {
     fn shaken(&self, solution: &Solution, random: &mut Random) -> Solution {
         let mut next = solution.clone();
         for _ in 0..2 {
-            let place = random.below(self.problem.len());
-            let item = next.order[place];
+            let index = random.below(self.problem.len());
+            let item = next.order[index];
             let able = &self.problem.feasible[item as usize];
             let (processor, _) = able[random.below(able.len())];
             assign(self.problem, &mut next.assigned, item, processor);
-            let (first, last) = range(self.problem, &next.order, place);
-            next.order.remove(place);
+            let (first, last) = range(self.problem, &next.order, index);
+            next.order.remove(index);
             next.order.insert(first + random.below(last - first + 1), item);
         }
         next
@@ -198,15 +198,15 @@ fn assign(problem: &Problem<'_>, assigned: &mut [u32], item: u32, processor: u32
 }
 
 /// Returns the first and the last position in the order that an item may have.
-fn range(problem: &Problem<'_>, order: &[u32], place: usize) -> (usize, usize) {
-    let item = order[place];
+fn range(problem: &Problem<'_>, order: &[u32], index: usize) -> (usize, usize) {
+    let item = order[index];
     let inputs = &problem.dag.items[item as usize].inputs;
     let before =
-        order[..place].iter().rposition(|other| inputs.iter().any(|input| input.item == *other));
+        order[..index].iter().rposition(|other| inputs.iter().any(|input| input.item == *other));
     let nexts = &problem.successors[item as usize];
     let after =
-        order[place + 1..].iter().position(|other| nexts.iter().any(|(next, _)| next == other));
-    (before.map_or(0, |at| at + 1), after.map_or(order.len() - 1, |at| place + at))
+        order[index + 1..].iter().position(|other| nexts.iter().any(|(next, _)| next == other));
+    (before.map_or(0, |at| at + 1), after.map_or(order.len() - 1, |at| index + at))
 }
 
 /// A sequence of numbers from a seed (SplitMix64).
@@ -225,5 +225,19 @@ impl Random {
     /// Returns a number below a limit, or 0.
     pub(super) fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit.max(1) as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_splitmix64() {
+        let mut random = Random(0);
+        let expected = [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f];
+        assert_eq!([(); 3].map(|()| random.next()), expected);
+        let mut random = Random(0);
+        assert_eq!((random.below(10), random.below(0)), ((expected[0] % 10) as usize, 0));
     }
 }

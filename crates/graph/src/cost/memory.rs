@@ -77,10 +77,10 @@ impl Memory {
             self.chunks.push(Chunk::of(vec![(at, bytes)]));
             return;
         };
-        let place = chunk.steps.partition_point(|(time, _)| *time < at);
-        match chunk.steps.get_mut(place) {
+        let index = chunk.steps.partition_point(|(time, _)| *time < at);
+        match chunk.steps.get_mut(index) {
             Some((time, change)) if *time == at => *change = change.saturating_add(bytes),
-            _ => chunk.steps.insert(place, (at, bytes)),
+            _ => chunk.steps.insert(index, (at, bytes)),
         }
         if chunk.steps.len() > MOST_STEPS {
             let later = chunk.steps.split_off(MOST_STEPS / 2);

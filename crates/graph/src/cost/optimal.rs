@@ -73,7 +73,7 @@ pub fn optimal(dag: &Dag, cluster: &Cluster, max_states: u64) -> Result<Optimum,
 }
 
 /// The current state, for comparison with other partial schedules of the same items.
-type Places = (u32, Vec<Option<u32>>);
+type Assignment = (u32, Vec<Option<u32>>);
 
 struct Search<'p> {
     problem: &'p Problem<'p>,
@@ -84,7 +84,7 @@ struct Search<'p> {
     best_end: u64,
     best: Option<Partial<'p>>,
     /// For each set of items, the times of the undominated partial schedules.
-    undominated: HashMap<Places, Vec<Vec<u64>>>,
+    undominated: HashMap<Assignment, Vec<Vec<u64>>>,
     /// Complete descriptions of the partial schedules so far.
     seen: HashSet<(Vec<Option<Slot>>, Vec<Transfer>)>,
     states: u64,
@@ -445,5 +445,46 @@ mod tests {
         assert_eq!(error.to_string(), "33 items are too many for an exact search (at most 32)");
         let found = optimal(&dag(20, 2, 3, Shape { groups: false }), &cluster, 10).unwrap();
         assert!(!found.proven && found.states <= 11);
+    }
+
+    #[test]
+    fn bounds_and_dominance_abandon_as_many_states_as_they_did() {
+        let states = |one_port: bool| -> u64 {
+            let states = |seed| {
+                let processors = 2 + (seed % 2) as usize;
+                let mut cluster = cluster(processors, seed);
+                cluster.one_port = one_port;
+                let dag = dag(8, processors, seed, Shape { groups: seed % 4 > 1 });
+                optimal(&dag, &cluster, 20_000).unwrap().states
+            };
+            (0..12).map(states).sum()
+        };
+        // Whoever changes the search updates these sums; lower ones are better.
+        assert_eq!([states(false), states(true)], [5737, 29_712]);
+    }
+
+    #[test]
+    fn reasons_after_the_search_are_those_of_the_items() {
+        let better = (0..400).find(|seed| {
+            let mut cluster = cluster(3, *seed);
+            cluster.one_port = false;
+            let mut dag = dag(9, 3, *seed, Shape { groups: false });
+            dag.items[0].fixed = Some(0);
+            dag.items[0].nanos[0] = Some(9);
+            dag.items[1].nanos = vec![Some(9), None, None];
+            dag.items[2..].iter_mut().for_each(|item| item.nanos[1] = Some(500_000));
+            let found = optimal(&dag, &cluster, 20_000).unwrap().schedule;
+            let is_better =
+                found.makespan_nanos < list_schedule(&dag, &cluster).unwrap().makespan_nanos;
+            if is_better {
+                assert_eq!(found.reasons[..2], [Choice::Fixed, Choice::Only]);
+                let several = |item: &&Item| item.nanos.iter().flatten().count() > 1;
+                let searched = dag.items[2..].iter().filter(several).count();
+                let of = |reason: &&Choice| **reason == Choice::Searched;
+                assert_eq!(found.reasons.iter().filter(of).count(), searched);
+            }
+            is_better
+        });
+        assert!(better.is_some(), "the search has found no better schedule");
     }
 }

@@ -81,11 +81,11 @@ impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Choice::Fixed => f.write_str("fixed there"),
-            Choice::Only => f.write_str("can run on no other processor"),
+            Choice::Only => f.write_str("cannot run on any other processor"),
             Choice::Group => f.write_str("an item of its group runs there"),
             Choice::Earliest { next: None } => f.write_str("no other processor has enough memory"),
             Choice::Earliest { next: Some((processor, nanos)) } => {
-                write!(f, "next best is processor {processor}, with an end at {nanos} ns")
+                write!(f, "next best is processor {processor}, ending at {nanos} ns")
             }
             Choice::Searched => f.write_str("found by the search over complete schedules"),
         }
@@ -123,7 +123,7 @@ pub enum ScheduleError {
         item: Arc<str>,
     },
     /// No processor can run all items of a group.
-    #[error("no device can run all that must be on the device of '{item}'")]
+    #[error("no device can run every item that must share a device with '{item}'")]
     Group {
         /// The first item of the group.
         item: Arc<str>,

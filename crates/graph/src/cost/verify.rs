@@ -15,7 +15,7 @@ pub enum Violation {
     #[error("the schedule is not one of this graph and this cluster")]
     Shape,
     /// An item is where it cannot run, or its duration is wrong.
-    #[error("item '{item}' does not run there, or not for that time")]
+    #[error("item '{item}' cannot run there, or not for that time")]
     Time {
         /// The item.
         item: Arc<str>,
@@ -87,7 +87,7 @@ pub fn verify(dag: &Dag, cluster: &Cluster, schedule: &Schedule) -> Result<(), V
     {
         return Err(Violation::Shape);
     }
-    places(dag, schedule)?;
+    check_slots(dag, schedule)?;
     let arrivals = transfers(dag, cluster, schedule)?;
     inputs(dag, cluster, schedule, &arrivals)?;
     overlaps(cluster, schedule)?;
@@ -104,7 +104,7 @@ pub fn verify(dag: &Dag, cluster: &Cluster, schedule: &Schedule) -> Result<(), V
     Ok(())
 }
 
-fn places(dag: &Dag, schedule: &Schedule) -> Result<(), Violation> {
+fn check_slots(dag: &Dag, schedule: &Schedule) -> Result<(), Violation> {
     let mut groups = HashMap::new();
     for (item, slot) in dag.items.iter().zip(&schedule.slots) {
         let nanos = item.nanos.get(slot.processor as usize).copied().flatten();
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(of(&grouped, &|_| ()), "item 'sum' is not with its group");
         let mut fixed = dag.clone();
         fixed.items[0].fixed = Some(1);
-        assert_eq!(of(&fixed, &|_| ()), "item 'a' does not run there, or not for that time");
+        assert_eq!(of(&fixed, &|_| ()), "item 'a' cannot run there, or not for that time");
     }
 
     #[test]

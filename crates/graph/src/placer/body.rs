@@ -60,7 +60,7 @@ impl<'g> Body<'g> {
             Body { nodes: Cow::Borrowed(nodes), order, edges, inspected, given: nodes.len() };
         if isolate && body.inspected.contains(&true) {
             body = Isolation::new(body).run(budget).map_err(|_| {
-                let message = "The identities around calls of functions are too many".to_owned();
+                let message = "There are too many identities around function calls".to_owned();
                 PlaceError::new(PlaceErrorKind::Function, message)
             })?;
         }

@@ -370,3 +370,39 @@ impl Pass<'_, '_, '_> {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Source;
+    use std::collections::BTreeMap;
+
+    fn node(inputs: &[u32], controls: &[u32]) -> Node {
+        let input = |at: &u32| Source { node: NodeId(*at), output: 0 };
+        Node {
+            name: "n".into(),
+            op: "Identity".into(),
+            inputs: inputs.iter().map(input).collect(),
+            controls: controls.iter().copied().map(NodeId).collect(),
+            outputs: Vec::new(),
+            requested: String::new(),
+            assigned: None,
+            attrs: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn first_input_is_the_first_edge_unless_an_identity_was_inserted() {
+        // The nodes from 5 on are inserted identities.
+        for (inputs, controls, expected) in [
+            (&[3, 4][..], &[1, 2][..], Some(3)),
+            (&[5, 4], &[1, 2], Some(2)),
+            (&[6], &[1], Some(1)),
+            (&[6, 3], &[], Some(6)),
+            (&[], &[1, 2], None),
+        ] {
+            let first = first_edge(&node(inputs, controls), 5);
+            assert_eq!(first, expected.map(NodeId), "{inputs:?} {controls:?}");
+        }
+    }
+}

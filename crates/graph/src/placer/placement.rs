@@ -147,7 +147,7 @@ impl Placement {
         let device = |at: &usize| devices.names().get(*at).map_or("", |name| name);
         self.warnings.iter().map(move |warning| match warning {
             Warning::Fallback { node, requested, device: at } => format!(
-                "{}: no device {requested} supports it or is there; soft placement chose {}",
+                "{}: no available device {requested} supports it; soft placement chose {}",
                 name(node),
                 device(at)
             ),
@@ -161,8 +161,8 @@ impl Placement {
                 format!("{}: not colocated with {group}: {reason}", name(node))
             }
             Warning::RequestsDiffer { node, other, requested, against } => format!(
-                "{}: colocated with {}, but requests {requested} and {against} differ; where they \
-                 do, they are ignored",
+                "{}: colocated with {}, but requests {requested} and {against} differ; the \
+                 differing parts are ignored",
                 name(node),
                 name(other)
             ),
@@ -218,7 +218,7 @@ impl fmt::Display for Explained<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |id: &NodeId| self.placement.node(self.graph, *id).map_or("", |node| &node.name);
         match self.placement.reason(self.id) {
-            Reason::Assigned => write!(f, "was placed there before"),
+            Reason::Assigned => write!(f, "already placed there"),
             Reason::Requested => {
                 let node = self.placement.node(self.graph, self.id);
                 write!(f, "requests {}", node.map_or("", |node| &node.requested))
@@ -227,7 +227,7 @@ impl fmt::Display for Explained<'_> {
             Reason::FollowsInput(input) => write!(f, "follows its input {}", name(input)),
             Reason::FollowsConsumers(first) => write!(f, "follows its consumer {}", name(first)),
             Reason::FirstWithKernel => write!(f, "first device with a kernel"),
-            Reason::FirstDevice => write!(f, "first device; its kernels are not known"),
+            Reason::FirstDevice => write!(f, "first device; its kernels are unknown"),
             Reason::OnlyWithKernel => write!(f, "only device with a kernel"),
             Reason::SoftFallback { from } => {
                 write!(f, "no device {from} supports it; first device that does")

@@ -1,7 +1,7 @@
 //! Detects the form of a file from its content, because no form has a magic number.
 
 use super::Form;
-use super::error::{Place, ReadError, Reason};
+use super::error::{Location, ReadError, Reason};
 use super::limit::Limits;
 use super::message::Kind::{self, Length, Varint};
 use super::wire::Wire;
@@ -36,7 +36,7 @@ pub fn detect(file: &[u8]) -> Result<Form, ReadError> {
     } else {
         "it is neither JSON, a GraphDef, a SavedModel nor an ONNX model"
     });
-    Err(ReadError { form: None, place: Place::Whole, reason })
+    Err(ReadError { form: None, location: Location::Whole, reason })
 }
 
 /// Whether the rest continues a JSON object.

@@ -6,19 +6,19 @@ use thiserror::Error;
 
 /// Why a file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("read {}{place}: {reason}", .form.map_or("the graph", Form::name))]
+#[error("read {}{location}: {reason}", .form.map_or("the graph", Form::name))]
 pub struct ReadError {
     /// The form as which the file was read; `None` if the form is unknown.
     pub form: Option<Form>,
     /// The position at which the reader stopped.
-    pub place: Place,
+    pub location: Location,
     /// The reason.
     pub reason: Reason,
 }
 
 /// A position in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// The file as a whole.
     Whole,
     /// The byte at this offset.
@@ -69,22 +69,22 @@ impl Reason {
     }
 }
 
-impl Place {
+impl Location {
     /// Returns the line and the column of an offset.
-    pub(super) fn in_text(text: &[u8], offset: usize) -> Place {
+    pub(super) fn in_text(text: &[u8], offset: usize) -> Location {
         let before = text.get(..offset).unwrap_or(text);
         let line = before.iter().filter(|byte| **byte == b'\n').count();
         let column = before.iter().rev().take_while(|byte| **byte != b'\n').count();
-        Place::Line { line: line as u64 + 1, column: column as u64 + 1 }
+        Location::Line { line: line as u64 + 1, column: column as u64 + 1 }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Whole => Ok(()),
-            Place::Offset(offset) => write!(f, " at offset {offset}"),
-            Place::Line { line, column } => write!(f, " at line {line}, column {column}"),
+            Location::Whole => Ok(()),
+            Location::Offset(offset) => write!(f, " at offset {offset}"),
+            Location::Line { line, column } => write!(f, " at line {line}, column {column}"),
         }
     }
 }

@@ -3,7 +3,7 @@
 mod attr;
 mod form;
 
-use super::error::{Place, ReadError, Reason};
+use super::error::{Location, ReadError, Reason};
 use super::{Document, Form, Limits};
 use crate::def::{ArgDef, ArgKind, Attr, FunctionDef, GraphDef, NodeDef, OpDef};
 use crate::device::Device;
@@ -19,18 +19,18 @@ const MEMORY_PER_BYTE: u64 = 128;
 
 /// Reads a document.
 pub(super) fn read(file: &[u8], limits: &Limits) -> Result<Document, ReadError> {
-    let failed = |place, reason| ReadError { form: Some(Form::Json), place, reason };
-    let whole = |text: String| failed(Place::Whole, Reason::malformed(text));
+    let failed = |location, reason| ReadError { form: Some(Form::Json), location, reason };
+    let whole = |text: String| failed(Location::Whole, Reason::malformed(text));
     let limit = limits.bytes.min(limits.memory / MEMORY_PER_BYTE);
     if file.len() as u64 > limit {
-        return Err(failed(Place::Whole, Reason::Limit { what: "bytes", limit }));
+        return Err(failed(Location::Whole, Reason::Limit { what: "bytes", limit }));
     }
     let file = file.strip_prefix(b"\xef\xbb\xbf").unwrap_or(file);
     let document: form::Document = serde_json::from_slice(file).map_err(|error| {
-        let place = Place::Line { line: error.line() as u64, column: error.column() as u64 };
+        let location = Location::Line { line: error.line() as u64, column: error.column() as u64 };
         let text = error.to_string();
         let end = text.rfind(" at line ").unwrap_or(text.len());
-        failed(place, Reason::malformed(text.get(..end).unwrap_or_default()))
+        failed(location, Reason::malformed(text.get(..end).unwrap_or_default()))
     })?;
     if document.schema.is_some_and(|schema| schema != SCHEMA) {
         return Err(whole(format!("'schema' is not {SCHEMA}")));
@@ -38,7 +38,7 @@ pub(super) fn read(file: &[u8], limits: &Limits) -> Result<Document, ReadError> 
     let in_functions = document.functions.iter().map(|function| function.nodes.len());
     if (in_functions.sum::<usize>() + document.nodes.len()) as u64 > limits.nodes {
         let reason = Reason::Limit { what: "nodes", limit: limits.nodes };
-        return Err(failed(Place::Whole, reason));
+        return Err(failed(Location::Whole, reason));
     }
     let mut registry = Registry::default();
     let lists = !document.ops.is_empty() || !document.kernels.is_empty();

@@ -134,8 +134,9 @@ mod tests {
         assert!(charged(&|budget| budget.argument()) > size_of::<ArgDef>());
         assert!(charged(&|budget| budget.kernel()) > size_of::<Kernel>());
         assert!(charged(&|budget| budget.values(10)) > 10 * size_of::<Attr>());
-        assert!(charged(&|budget| budget.text("text")) > 4);
-        assert!(charged(&|budget| budget.item("text")) > 4 + size_of::<String>());
+        // Every text is an allocation of its own.
+        assert_eq!(charged(&|budget| budget.text("text")), 4 + ALLOCATION);
+        assert!(charged(&|budget| budget.item("text")) > 4 + ALLOCATION + size_of::<String>());
         let (first, second) =
             (charged(&|b| b.attribute("T", 0)), charged(&|b| b.attribute("T", 1)));
         assert!(first > 11 * (size_of::<String>() + size_of::<Attr>()) && first > second);

@@ -14,7 +14,7 @@ mod text;
 mod wire;
 
 pub use detect::detect;
-pub use error::{Place, ReadError, Reason};
+pub use error::{Location, ReadError, Reason};
 pub use limit::Limits;
 
 #[cfg(test)]
@@ -113,7 +113,7 @@ pub fn graph_as(form: Form, file: &[u8], limits: &Limits) -> Result<Document, Re
         Form::SavedModel => tensorflow::saved_model(&mut Wire::new(file, form, limits)?)?,
         Form::Ops | Form::Kernels => {
             let reason = Reason::malformed("it has no graph");
-            return Err(ReadError { form: Some(form), place: Place::Whole, reason });
+            return Err(ReadError { form: Some(form), location: Location::Whole, reason });
         }
     };
     Ok(Document::of(form, graph))

@@ -128,11 +128,11 @@ pub(super) fn read(file: &[u8], limits: &Limits) -> Result<Document, ReadError> 
             notes.push(format!("{count} {text}"));
         }
     };
-    note(functions, "functions of the model are ignored: their calls are operations");
-    note(raw.subgraphs, "subgraphs of attributes are counted, not read, nor the values they use");
+    note(functions, "the model's functions are ignored: their calls are operations");
+    note(raw.subgraphs, "subgraphs of attributes and the values they use are counted but not read");
     note(raw.sparse, "sparse initializers count only the values that they store");
     let (graph, assumed) = resolve::resolve(raw, m)?;
-    note(assumed, "outputs have no type in the file: each has the type of its node's first input");
+    note(assumed, "outputs have no type in the file: each gets the type of its node's first input");
     Ok(Document { notes, ..Document::of(Form::Onnx, graph) })
 }
 

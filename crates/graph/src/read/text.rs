@@ -7,7 +7,7 @@
 mod scan;
 
 use super::Form;
-use super::error::{Place, ReadError, Reason};
+use super::error::{Location, ReadError, Reason};
 use super::limit::{Budget, Limits};
 use super::message::{Fields, Message};
 use crate::dtype::ValueType;
@@ -37,7 +37,7 @@ impl<'a> Text<'a> {
     /// # Errors
     /// If the file is too large.
     pub(super) fn new(file: &'a [u8], form: Form, limits: &Limits) -> Result<Self, ReadError> {
-        let failed = |reason| ReadError { form: Some(form), place: Place::Whole, reason };
+        let failed = |reason| ReadError { form: Some(form), location: Location::Whole, reason };
         let budget = Budget::new(file, limits).map_err(failed)?;
         let levels = vec![Level { closer: None, list: None }];
         Ok(Text { scan: Scan::new(file), form, levels, budget })
@@ -279,8 +279,8 @@ impl Message for Text<'_> {
     }
 
     fn error(&self, reason: Reason) -> ReadError {
-        let place = Place::in_text(self.scan.file(), self.scan.at());
-        ReadError { form: Some(self.form), place, reason }
+        let location = Location::in_text(self.scan.file(), self.scan.at());
+        ReadError { form: Some(self.form), location, reason }
     }
 }
 

@@ -4,7 +4,7 @@
 //! one reads fields in place and skips the contents of tensors.
 
 use super::Form;
-use super::error::{Place, ReadError, Reason};
+use super::error::{Location, ReadError, Reason};
 use super::limit::{Budget, Limits};
 use super::message::{Fields, Kind, Message};
 use crate::dtype::ValueType;
@@ -43,7 +43,7 @@ impl<'a> Wire<'a> {
     /// # Errors
     /// If the file is too large.
     pub(super) fn new(file: &'a [u8], form: Form, limits: &Limits) -> Result<Self, ReadError> {
-        let failed = |reason| ReadError { form: Some(form), place: Place::Whole, reason };
+        let failed = |reason| ReadError { form: Some(form), location: Location::Whole, reason };
         let budget = Budget::new(file, limits).map_err(failed)?;
         let ends = vec![file.len()];
         Ok(Wire { file, form, at: 0, ends, packed: None, value: Value::Number(0), budget })
@@ -80,7 +80,7 @@ impl<'a> Wire<'a> {
                 return Ok(number);
             }
         }
-        self.malformed("the message ends within a number")
+        self.malformed("the message ends in the middle of a number")
     }
 
     fn take(&mut self, length: u64) -> Result<&'a [u8], ReadError> {
@@ -158,19 +158,19 @@ impl Message for Wire<'_> {
                 (Value::Bytes { bytes, start }, Kind::Repeated(item)) => {
                     // Check this before the items, which `skip` skips.
                     if item.size().is_some_and(|size| !(bytes.len() as u64).is_multiple_of(size)) {
-                        return self.malformed(&format!("{name} ends within a number"));
+                        return self.malformed(&format!("{name} ends in the middle of a number"));
                     }
                     self.packed = Some(Packed { field, kind: *item, end: start + bytes.len() });
                     self.at = start;
                 }
-                _ => return self.malformed(&format!("{name} has another encoding")),
+                _ => return self.malformed(&format!("{name} has the wrong encoding")),
             }
         }
     }
 
     fn enter(&mut self) -> Result<(), ReadError> {
         let Value::Bytes { bytes, start } = self.value else {
-            return self.malformed("a number in place of a message");
+            return self.malformed("a number instead of a message");
         };
         if self.ends.len() > self.budget.depth() {
             let limit = self.budget.depth() as u64;
@@ -195,7 +195,7 @@ impl Message for Wire<'_> {
     fn int(&mut self) -> Result<i64, ReadError> {
         match self.value {
             Value::Number(number) => Ok(number.cast_signed()),
-            Value::Bytes { .. } => self.malformed("bytes in place of a number"),
+            Value::Bytes { .. } => self.malformed("bytes instead of a number"),
         }
     }
 
@@ -230,6 +230,6 @@ impl Message for Wire<'_> {
     }
 
     fn error(&self, reason: Reason) -> ReadError {
-        ReadError { form: Some(self.form), place: Place::Offset(self.at as u64), reason }
+        ReadError { form: Some(self.form), location: Location::Offset(self.at as u64), reason }
     }
 }

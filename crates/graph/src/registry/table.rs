@@ -208,8 +208,8 @@ mod tests {
         let handle = registry.op("VarHandleOp").unwrap();
         assert!(handle.stateful);
         assert_eq!(handle.outputs[0].kind, ArgKind::Type(Dtype::RESOURCE));
-        let place = registry.op("Where").unwrap();
-        assert_eq!(place.attrs["T"], Some(Attr::Type(ValueType::numbered(10).unwrap())));
+        let op = registry.op("Where").unwrap();
+        assert_eq!(op.attrs["T"], Some(Attr::Type(ValueType::numbered(10).unwrap())));
         assert_eq!(registry.op("NoSuchOperation"), None);
     }
 

@@ -122,6 +122,7 @@ mod tests {
     use super::*;
     use crate::def::NodeDef;
     use crate::device::Device;
+    use gpu_core::Link;
 
     fn devices() -> DeviceSet {
         let names = ["/cpu:0", "/gpu:0", "/gpu:1", "/gpu:2"];
@@ -179,5 +180,51 @@ mod tests {
         let twice = vec!["/gpu:0".to_owned(), "/device:GPU:0".to_owned()];
         let error = replicate(&forward, twice, machine, None).unwrap_err();
         assert!(error.to_string().contains("occurs twice"), "{error}");
+    }
+
+    #[test]
+    fn ring_of_nvlinks_orders_the_replicas() {
+        let node = |name: &str, op: &str, inputs: &[&str]| NodeDef {
+            name: name.to_owned(),
+            op: op.to_owned(),
+            inputs: inputs.iter().map(|input| (*input).to_owned()).collect(),
+            ..NodeDef::default()
+        };
+        let nodes = vec![
+            node("v", "VariableV2", &[]),
+            node("rate", "Const", &[]),
+            node("g", "Const", &[]),
+            node("step", "ApplyGradientDescent", &["v", "rate", "g"]),
+        ];
+        let training = GraphDef { nodes, functions: Vec::new() };
+        // NVLinks around 0, 3, 1 and 2.
+        let near = |from: usize, to: usize| matches!((from.min(to), from.max(to)), (0 | 1, 2 | 3));
+        let link = |from: usize, to: usize| match near(from, to) {
+            true => Link::NvLink(2),
+            false if from == to => Link::Itself,
+            false => Link::Sys,
+        };
+        let links = (0..4).map(|from| (0..4).map(|to| link(from, to)).collect()).collect();
+        let topology = Topology { links, ..Topology::default() };
+        let machine = (&topology, &Rates::default());
+        let notes = |names: [&str; 4]| {
+            let names = names.map(str::to_owned).to_vec();
+            let batch = Some(Batch { rows: 10, loads: &[4.0, 3.0, 2.0, 1.0] });
+            replicate(&training, names, machine, batch).unwrap().1
+        };
+        let ring = notes(["/gpu:0", "/gpu:1", "/gpu:2", "/gpu:3"]);
+        assert_eq!(
+            ring,
+            [
+                "gradients: 1, averaged around the ring /gpu:0, /gpu:3, /gpu:1, /gpu:2",
+                "replica_0 on /gpu:0 takes rows 0 to 3",
+                "replica_1 on /gpu:3 takes rows 4 to 4",
+                "replica_2 on /gpu:1 takes rows 5 to 7",
+                "replica_3 on /gpu:2 takes rows 8 to 9",
+            ]
+        );
+        // A CPU has no link.
+        let tree = notes(["/gpu:0", "/gpu:1", "/gpu:2", "/cpu:3"]);
+        assert!(tree[0].starts_with("gradients: 1, averaged by a tree of /gpu:0"), "{tree:?}");
     }
 }

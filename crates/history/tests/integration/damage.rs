@@ -25,7 +25,7 @@ struct History {
 
 struct Entry {
     data: Range<usize>,
-    place: usize,
+    position: usize,
     is_copy: bool,
     /// The number of its frame.
     frame: Option<usize>,
@@ -34,7 +34,7 @@ struct Entry {
 impl History {
     fn new() -> Self {
         let mut world = World::new(7, 1, 2);
-        let frames: Vec<Frame> = (0..151).map(|_| world.look()).collect();
+        let frames: Vec<Frame> = (0..151).map(|_| world.frame()).collect();
         let dir = crate::round_trip::dir();
         for run in [0..110, 110..150, 150..151] {
             let mut writer = writer(&dir);
@@ -52,7 +52,7 @@ impl History {
                 next - 1
             });
             let data = start..start + number(16, 20);
-            Entry { data, place: number(20, 22), is_copy, frame }
+            Entry { data, position: number(20, 22), is_copy, frame }
         });
         let entries: Vec<Entry> = entries.collect();
         assert_eq!(entries.len(), frames.len() + 1, "one key frame is stored twice");
@@ -74,10 +74,10 @@ impl History {
         let mut chunk = Vec::new();
         for (at, entry) in self.entries.iter().enumerate() {
             let Some(frame) = entry.frame else { continue };
-            if entry.place == 0 {
+            if entry.position == 0 {
                 let copies = self.entries[at + 1..]
                     .iter()
-                    .take_while(|entry| entry.place != 0 || entry.is_copy);
+                    .take_while(|entry| entry.position != 0 || entry.is_copy);
                 let copy = copies.clone().position(|entry| entry.is_copy).map(|copy| at + 1 + copy);
                 // The frame itself is known only through its own entry.
                 let has_entry = !is_hit(1, &((at + 1) * RECORD..(at + 2) * RECORD));
@@ -86,8 +86,8 @@ impl History {
                 chunk = vec![key];
                 continue;
             }
-            let lowest_bit = entry.place & entry.place.wrapping_neg();
-            let base = if entry.place % 32 == 0 { 0 } else { entry.place - lowest_bit };
+            let lowest_bit = entry.position & entry.position.wrapping_neg();
+            let base = if entry.position % 32 == 0 { 0 } else { entry.position - lowest_bit };
             readable[frame] = intact[at] && chunk[base];
             chunk.push(readable[frame]);
         }
@@ -158,7 +158,7 @@ fn undamaged_frames_are_read_and_damage_reported() {
         assert!(found.iter().all(|known| damage.contains(known)), "{trial}");
         assert_eq!(damage.is_empty(), !is_changed, "{trial}: {damage:?}");
         let missing = history.frames.len() - read.len();
-        let told: usize = damage.iter().map(|damage| damage.frames).sum();
+        let reported: usize = damage.iter().map(|damage| damage.frames).sum();
         let of_unknown_cost = [DamageKind::NotInIndex, DamageKind::TornEntry];
         // After a damaged last entry, the number of truncated entries is unknown.
         let end = fs::metadata(history.dir.path().join(FILES[1])).map_or(0, |file| file.len());
@@ -167,7 +167,7 @@ fn undamaged_frames_are_read_and_damage_reported() {
         };
         let is_bounded =
             !damage.iter().any(|damage| of_unknown_cost.contains(&damage.what) || is_last(damage));
-        assert!(told >= missing || !is_bounded, "{trial}: {told} of {missing}, {damage:?}");
+        assert!(reported >= missing || !is_bounded, "{trial}: {reported} of {missing}, {damage:?}");
         lost += missing;
     }
     // The trials are neither harmless nor fatal.
@@ -178,7 +178,7 @@ fn undamaged_frames_are_read_and_damage_reported() {
 #[test]
 fn damage_names_position_and_cost() {
     let history = History::new();
-    let frame = |place: usize| &history.entries[place + usize::from(place > 63)];
+    let frame = |position: usize| &history.entries[position + usize::from(position > 63)];
     let damage = |file: usize, at: usize| {
         let mut files = history.files.clone();
         files[file][at] ^= 1;
@@ -191,12 +191,13 @@ fn damage_names_position_and_cost() {
         assert_eq!(lines.next(), None);
         line
     };
-    for (place, cost) in [(1, "1 sample"), (2, "2 samples"), (16, "16 samples"), (32, "32 samples")]
+    for (position, cost) in
+        [(1, "1 sample"), (2, "2 samples"), (16, "16 samples"), (32, "32 samples")]
     {
-        let at = frame(place).data.start;
+        let at = frame(position).data.start;
         let expected = format!("data_2026-11-24, byte {at}: damaged sample, {cost} lost");
         assert_eq!(damage(0, at), expected);
-        let entry = (place + 1) * RECORD;
+        let entry = (position + 1) * RECORD;
         let expected = format!("index_2026-11-24, byte {entry}: damaged entry, {cost} lost");
         assert_eq!(damage(1, entry), expected);
     }

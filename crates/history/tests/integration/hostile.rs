@@ -23,10 +23,10 @@ fn header(kind: &str) -> Vec<u8> {
     sealed(&[kind.as_bytes(), &version, &[0; 4], &START.0.to_le_bytes()])
 }
 
-fn entry(time: u64, offset: u64, length: u32, place: u16, crc: u32) -> Vec<u8> {
+fn entry(time: u64, offset: u64, length: u32, position: u16, crc: u32) -> Vec<u8> {
     let (time, offset) = (time.to_le_bytes(), offset.to_le_bytes());
-    let (length, place) = (length.to_le_bytes(), place.to_le_bytes());
-    sealed(&[&time, &offset, &length, &place, &[0; 2], &crc.to_le_bytes()])
+    let (length, position) = (length.to_le_bytes(), position.to_le_bytes());
+    sealed(&[&time, &offset, &length, &position, &[0; 2], &crc.to_le_bytes()])
 }
 
 /// Returns the checksum of the data of a key frame.
@@ -62,7 +62,7 @@ fn random_frames_with_correct_checksums_are_malformed() {
 
 #[test]
 fn changed_frames_with_correct_checksums_are_read_or_malformed() {
-    let whole = recorded(&[World::new(5, 2, 3).look()]);
+    let whole = recorded(&[World::new(5, 2, 3).frame()]);
     let data = fs::read(whole.path().join(DATA)).unwrap()[32..].to_vec();
     let dir = dir();
     let mut random = Random(2);
@@ -121,14 +121,14 @@ fn hostile_lengths_are_not_allocated() {
 }
 
 #[test]
-fn any_order_of_places_is_read_without_panic() {
+fn any_order_of_positions_is_read_without_panic() {
     let dir = dir();
     let mut random = Random(4);
     for _ in 0..200 {
         let entries: Vec<u8> = (0..random.below(200))
             .flat_map(|_| {
-                let place = (random.next() as u16) >> random.below(16);
-                entry(START.0 + random.below(1000), 32, 4, place, crc(b"abcd"))
+                let position = (random.next() as u16) >> random.below(16);
+                entry(START.0 + random.below(1000), 32, 4, position, crc(b"abcd"))
             })
             .collect();
         write(dir.path(), &entries, b"abcd");

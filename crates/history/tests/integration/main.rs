@@ -2,6 +2,7 @@
 
 mod damage;
 mod hostile;
+mod kept;
 mod recorder;
 mod round_trip;
 mod world;

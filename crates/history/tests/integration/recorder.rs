@@ -14,9 +14,9 @@ use tempfile::TempDir;
 
 const DAY: u64 = 86_400_000;
 
-fn looks(seed: u64, count: usize) -> Vec<Frame> {
+fn made_frames(seed: u64, count: usize) -> Vec<Frame> {
     let mut world = World::new(seed, 1, 2);
-    (0..count).map(|_| world.look()).collect()
+    (0..count).map(|_| world.frame()).collect()
 }
 
 fn at(frame: &Frame, time: u64) -> Frame {
@@ -56,7 +56,7 @@ fn second_recorder_is_refused() {
 
 #[test]
 fn each_recorder_starts_a_run_of_its_own() {
-    let frames = looks(1, 90);
+    let frames = made_frames(1, 90);
     let dir = dir();
     for run in frames.chunks(40) {
         let mut writer = writer(&dir);
@@ -74,7 +74,7 @@ fn each_recorder_starts_a_run_of_its_own() {
 
 #[test]
 fn day_ends_at_midnight_utc() {
-    let frames = looks(2, 4);
+    let frames = made_frames(2, 4);
     let times = [START.0, START.0 + DAY - 1, START.0 + DAY, START.0 + 3 * DAY];
     let frames: Vec<Frame> =
         frames.iter().zip(times).map(|(frame, time)| at(frame, time)).collect();
@@ -102,7 +102,7 @@ fn day_ends_at_midnight_utc() {
 
 #[test]
 fn clock_set_back_loses_no_frame() {
-    let frames = looks(3, 5);
+    let frames = made_frames(3, 5);
     let times = [5000, 9000, 4000, 6000, 0].map(|time| START.0 + time);
     let mut frames: Vec<Frame> =
         frames.iter().zip(times).map(|(frame, time)| at(frame, time)).collect();
@@ -123,7 +123,7 @@ fn clock_set_back_loses_no_frame() {
 
 #[test]
 fn growing_history_is_read() {
-    let frames = looks(4, 150);
+    let frames = made_frames(4, 150);
     let dir = dir();
     let mut writer = writer(&dir);
     writer.add(&frames[0]).unwrap();
@@ -150,7 +150,7 @@ fn touch(dir: &TempDir, newer: &str, older: &str) {
 
 #[test]
 fn lost_end_of_an_index_is_reported_at_once() {
-    let frames = looks(15, 30);
+    let frames = made_frames(15, 30);
     let whole = recorded(&frames);
     touch(&whole, "index", "data");
     assert_eq!(reader(&whole).damage(), []);
@@ -160,15 +160,15 @@ fn lost_end_of_an_index_is_reported_at_once() {
         touch(&dir, "index", "data");
         let reader = reader(&dir);
         assert!(reader.len() < frames.len());
-        let told: Vec<&DamageKind> = reader.damage().iter().map(|damage| &damage.what).collect();
-        assert!(told.contains(&&DamageKind::NotInIndex), "{told:?}");
-        assert_eq!(told.contains(&&DamageKind::Header), header);
+        let kinds: Vec<&DamageKind> = reader.damage().iter().map(|damage| &damage.what).collect();
+        assert!(kinds.contains(&&DamageKind::NotInIndex), "{kinds:?}");
+        assert_eq!(kinds.contains(&&DamageKind::Header), header);
     }
 }
 
 #[test]
 fn data_without_its_entry_yet_is_no_damage() {
-    let dir = recorded(&looks(17, 10));
+    let dir = recorded(&made_frames(17, 10));
     let mut data = OpenOptions::new().append(true).open(file(&dir, "data")).unwrap();
     data.write_all(&[7; 100]).unwrap();
     touch(&dir, "data", "index");
@@ -179,7 +179,7 @@ fn data_without_its_entry_yet_is_no_damage() {
 
 #[test]
 fn damage_of_a_growing_history_is_counted_once() {
-    let frames = looks(14, 40);
+    let frames = made_frames(14, 40);
     let dir = dir();
     let mut writer = writer(&dir);
     writer.add(&frames[0]).unwrap();
@@ -198,7 +198,7 @@ fn damage_of_a_growing_history_is_counted_once() {
 
 #[test]
 fn removed_files_are_made_again() {
-    let frames = looks(12, 40);
+    let frames = made_frames(12, 40);
     for removed in [&["data", "index"][..], &["index"], &["data"]] {
         let dir = dir();
         let mut writer = writer(&dir);
@@ -216,7 +216,7 @@ fn removed_files_are_made_again() {
 
 #[test]
 fn reader_follows_recreated_files() {
-    let frames = looks(16, 40);
+    let frames = made_frames(16, 40);
     for removed in [&["data", "index"][..], &["index"], &["data"]] {
         let dir = dir();
         let mut writer = writer(&dir);
@@ -230,14 +230,15 @@ fn reader_follows_recreated_files() {
             let last = reader.len() - 1;
             assert!(reader.frame(last).as_ref() == Some(frame), "{removed:?}, {number}");
         }
-        let told = reader.damage().iter().filter(|damage| damage.what != DamageKind::NotInIndex);
-        assert_eq!(told.count(), 0, "{removed:?}: {:?}", reader.damage());
+        let reported =
+            reader.damage().iter().filter(|damage| damage.what != DamageKind::NotInIndex);
+        assert_eq!(reported.count(), 0, "{removed:?}: {:?}", reader.damage());
     }
 }
 
 #[test]
 fn recorder_retaking_its_lock_begins_a_run() {
-    let frames = looks(18, 30);
+    let frames = made_frames(18, 30);
     let dir = dir();
     let mut first = writer(&dir);
     frames[..10].iter().for_each(|frame| first.add(frame).unwrap());
@@ -263,7 +264,7 @@ fn recorder_retaking_its_lock_begins_a_run() {
 
 #[test]
 fn recorder_of_a_removed_directory_fails_and_keeps_its_lock() {
-    let frames = looks(13, 3);
+    let frames = made_frames(13, 3);
     let outer = dir();
     let path = outer.path().join("history");
     let make = || {
@@ -286,7 +287,7 @@ fn recorder_of_a_removed_directory_fails_and_keeps_its_lock() {
 
 #[test]
 fn recorder_continues_after_a_torn_end() {
-    let frames = looks(5, 60);
+    let frames = made_frames(5, 60);
     let whole = recorded(&frames[..30]);
     let index = fs::metadata(file(&whole, "index")).unwrap().len();
     let data = fs::metadata(file(&whole, "data")).unwrap().len();
@@ -327,7 +328,7 @@ fn recorder_continues_after_a_torn_end() {
 
 #[test]
 fn unwritable_frame_is_left_out() {
-    let frames = looks(6, 6);
+    let frames = made_frames(6, 6);
     let dir = dir();
     let mut writer = writer(&dir);
     writer.add(&frames[0]).unwrap();
@@ -345,7 +346,7 @@ fn unwritable_frame_is_left_out() {
 
 #[test]
 fn old_and_large_days_are_removed() {
-    let frame = &looks(7, 1)[0];
+    let frame = &made_frames(7, 1)[0];
     let record = |retention, days: std::ops::Range<u64>| {
         let dir = dir();
         let mut writer = Writer::open(File::open(dir.path()).unwrap(), retention).unwrap();
@@ -371,8 +372,8 @@ fn keeping(dir: &TempDir) -> Writer {
 
 #[test]
 fn temporarily_wrong_clock_removes_no_day() {
-    let dir = recorded(&looks(13, 2));
-    let frame = &looks(13, 1)[0];
+    let dir = recorded(&made_frames(13, 2));
+    let frame = &made_frames(13, 1)[0];
     let (then, now) = (START.0 + 90 * DAY, START.0 + DAY / 2);
     // It is wrong at the start, and later for less than a chunk.
     for time in [vec![then; 100], vec![now; 2], vec![then; 100], vec![now; 2]].concat() {
@@ -391,15 +392,15 @@ fn unremovable_day_loses_no_frame_and_is_reported_per_chunk() {
     // Its index is a directory.
     fs::create_dir(dir.path().join("index_2026-11-20")).unwrap();
     fs::write(dir.path().join("data_2026-11-20"), "").unwrap();
-    let frames = looks(14, 1100);
+    let frames = made_frames(14, 1100);
     let (mut failing, mut other) = (keeping(&dir), writer(&plain));
-    let told: Vec<usize> = (0..frames.len())
+    let failed: Vec<usize> = (0..frames.len())
         .filter(|number| {
             other.add(&frames[*number]).unwrap();
             failing.add(&frames[*number]).is_err()
         })
         .collect();
-    assert_eq!(told, [512, 1024]);
+    assert_eq!(failed, [512, 1024]);
     assert_eq!(failing.written(), other.written(), "no frame is without its base");
     let data = |dir: &TempDir| fs::read(file(dir, "data")).unwrap();
     assert!(data(&dir) == data(&plain));
@@ -408,7 +409,7 @@ fn unremovable_day_loses_no_frame_and_is_reported_per_chunk() {
 #[test]
 fn history_without_names_is_never_continued() {
     let open = |dir: &TempDir| File::open(dir.path()).unwrap();
-    let (keep, frame) = (Retention::default(), &looks(15, 1)[0]);
+    let (keep, frame) = (Retention::default(), &made_frames(15, 1)[0]);
     let refused = |opened: gpu_core::Result<Writer>| {
         let why = opened.unwrap_err().fault().text;
         assert!(why.contains("each recorder numbers users anew"), "{why}");
@@ -423,21 +424,40 @@ fn history_without_names_is_never_continued() {
 }
 
 #[test]
+fn history_without_names_stays_so_after_its_removal() {
+    let frames = made_frames(16, 3);
+    let dir = dir();
+    let opened = File::open(dir.path()).unwrap();
+    let mut writer = Writer::open_anonymous(opened, Retention::default()).unwrap();
+    writer.add(&frames[0]).unwrap();
+    for name in names(&dir) {
+        fs::remove_file(dir.path().join(name)).unwrap();
+    }
+    writer.add(&frames[1]).unwrap();
+    assert_eq!(names(&dir), ["anonymous", "data_2026-11-24", "index_2026-11-24", "lock"]);
+    // Without its mark, the rest may be another recorder's, with names.
+    for name in ["anonymous", "lock"] {
+        fs::remove_file(dir.path().join(name)).unwrap();
+    }
+    assert_eq!(writer.add(&frames[2]).unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+#[test]
 fn dir_may_be_open_with_o_path() {
-    let (dir, frames) = (dir(), looks(12, 2));
-    let place = || {
+    let (dir, frames) = (dir(), made_frames(12, 2));
+    let open = || {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::open(dir.path(), flags, Mode::empty()).unwrap()
     };
     let retention = Retention { max_bytes: Some(1 << 30), max_age: None };
-    let mut writer = Writer::open(place(), retention).unwrap();
+    let mut writer = Writer::open(open(), retention).unwrap();
     frames.iter().for_each(|frame| writer.add(frame).unwrap());
-    assert!(Reader::open(place()).unwrap().from(Timestamp(0)).eq(frames));
+    assert!(Reader::open(open()).unwrap().from(Timestamp(0)).eq(frames));
 }
 
 #[test]
 fn files_are_for_the_owner_alone() {
-    let dir = recorded(&looks(8, 1));
+    let dir = recorded(&made_frames(8, 1));
     for name in names(&dir) {
         let mode = fs::metadata(dir.path().join(&name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
@@ -457,7 +477,7 @@ fn dir_writable_by_others_is_refused() {
 
 #[test]
 fn link_replacing_a_file_is_not_followed() {
-    let frames = looks(9, 1);
+    let frames = made_frames(9, 1);
     for name in ["data_2026-11-24", "index_2026-11-24"] {
         let dir = dir();
         let target = dir.path().join("target");
@@ -470,7 +490,7 @@ fn link_replacing_a_file_is_not_followed() {
 
 #[test]
 fn newer_version_is_neither_read_nor_continued() {
-    let frames = looks(10, 1);
+    let frames = made_frames(10, 1);
     for kind in ["data", "index"] {
         let dir = recorded(&frames);
         let path = file(&dir, kind);
@@ -488,7 +508,7 @@ fn newer_version_is_neither_read_nor_continued() {
 
 #[test]
 fn missing_files_are_reported() {
-    let frames = looks(11, 3);
+    let frames = made_frames(11, 3);
     for (kind, left) in [("data", 3), ("index", 0)] {
         let dir = recorded(&frames);
         fs::remove_file(file(&dir, kind)).unwrap();

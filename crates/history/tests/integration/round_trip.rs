@@ -40,7 +40,7 @@ proptest! {
         seed in any::<u64>(), devices in 0..4_u32, each in 0..6_u32, count in 1..140_usize,
     ) {
         let mut world = World::new(seed, devices, each);
-        let frames: Vec<Frame> = (0..count).map(|_| world.look()).collect();
+        let frames: Vec<Frame> = (0..count).map(|_| world.frame()).collect();
         let dir = recorded(&frames);
         let mut reader = reader(&dir);
         prop_assert_eq!(reader.len(), count);
@@ -63,7 +63,7 @@ proptest! {
 #[test]
 fn frames_of_several_chunks_return() {
     let mut world = World::new(3, 1, 2);
-    let frames: Vec<Frame> = (0..1100).map(|_| world.look()).collect();
+    let frames: Vec<Frame> = (0..1100).map(|_| world.frame()).collect();
     let dir = recorded(&frames);
     let mut reader = reader(&dir);
     let all: Vec<Frame> = reader.from(Timestamp(0)).collect();
@@ -78,7 +78,7 @@ fn frames_of_several_chunks_return() {
 #[test]
 fn history_of_a_replaced_machine_round_trips() {
     let frames = [(1, 2, 9), (2, 0, 0), (3, 8, 1)]
-        .map(|(seed, devices, each)| World::new(seed, devices, each).look());
+        .map(|(seed, devices, each)| World::new(seed, devices, each).frame());
     let empty = Snapshot::empty(Origin::Simulated(String::new()), frames[0].time());
     let empty = Frame { snapshot: empty, leases: Ok(Vec::new()) };
     let frames: Vec<Frame> = frames.into_iter().chain([empty]).cycle().take(60).collect();

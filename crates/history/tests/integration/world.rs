@@ -4,7 +4,7 @@ use gpu_core::{
     Absent, Access, Bytes, Celsius, Claim, DeviceFault, DeviceId, DeviceInfo, DeviceKey,
     DeviceProcess, DeviceProcessKind, DeviceSample, DeviceState, DeviceUuid, Driver, Error,
     ErrorKind, Executable, FileId, FileRole, HeldFile, Holder, LeaseEntry, LeaseId, MemoryInfo,
-    MemoryUse, MigInstance, Milliwatts, Origin, OuterLease, Percent, Pid, Process, ProcessInfo,
+    MemoryUse, Milliwatts, Origin, OuterLease, Partition, Percent, Pid, Process, ProcessInfo,
     ProcessKey, ProcessState, Reading, Snapshot, StartTime, Timestamp, UnreadProcess, Workload,
     WorkloadKind,
 };
@@ -56,7 +56,7 @@ impl World {
     }
 
     /// Returns the next frame, a second later.
-    pub(crate) fn look(&mut self) -> Frame {
+    pub(crate) fn frame(&mut self) -> Frame {
         let random = &mut self.random;
         let snapshot = &mut self.frame.snapshot;
         snapshot.taken_at.0 += 1000;
@@ -226,7 +226,7 @@ fn device(random: &mut Random, index: u32) -> DeviceState {
         used: Ok(Bytes(u64::MAX)),
         reserved: Err(Absent::TooOld),
     };
-    let mig = MigInstance {
+    let mig = Partition {
         index: 0,
         uuid: Ok(DeviceUuid("MIG-1".to_owned())),
         profile: Ok("1g.5gb".to_owned()),
@@ -238,7 +238,7 @@ fn device(random: &mut Random, index: u32) -> DeviceState {
         info: DeviceInfo { name: Ok("NVIDIA A100".to_owned()), ..DeviceInfo::unknown(id) },
         sample: Ok(DeviceSample { memory, ..DeviceSample::absent(Absent::NotSupported) }),
         processes: Ok(Vec::new()),
-        mig: Ok(vec![mig]),
+        partitions: Ok(vec![mig]),
         details: Ok(Default::default()),
     }
 }

@@ -22,7 +22,7 @@ fn machine(devices: &[&[u32]], processes: &[(u32, &str)]) -> Snapshot {
         id.uuid = Ok(DeviceUuid(format!("GPU-{index}")));
         let fault = Error::new(DeviceFault::Lost, "sample it").fault();
         let mut state = DeviceState::unanswered(DeviceInfo::unknown(id), Groups::NONE, &fault);
-        state.mig = Ok(Vec::new());
+        state.partitions = Ok(Vec::new());
         state.processes = Ok(pids.iter().map(|pid| on_device(*pid)).collect());
         snapshot.devices.push(state);
     }
@@ -101,6 +101,30 @@ fn uid_is_better_evidence_than_devices() {
     assert_eq!(name_of(&snapshot, 1).as_deref(), Some("lab/right (main)"));
     assert_eq!(snapshot.process(Pid(1)).unwrap().pod.as_ref().unwrap().evidence, PodEvidence::Uid);
     assert_eq!(name_of(&snapshot, 2), None, "its UID is unknown, and its device assigned to none");
+}
+
+#[test]
+fn finds_container_in_each_form_of_cgroup_path() {
+    let id = runtime_id();
+    let containers = vec![("4c01".to_owned(), "wrong".to_owned()), (id.clone(), "main".to_owned())];
+    let (namespace, name) = ("lab".to_owned(), "job".to_owned());
+    let known = KnownPod { uid: A.to_owned(), namespace, name, containers };
+    let pods = Pods { known: vec![known], assigned: Vec::new() };
+    for (end, expected) in [
+        (id.clone(), "lab/job (main)"),
+        (format!("cri-containerd-{id}.scope"), "lab/job (main)"),
+        (format!("kubepods-pod:cri-containerd:{id}"), "lab/job (main)"),
+        // A cgroup that the container created itself.
+        (format!("crio-{id}.scope/4c01"), "lab/job (main)"),
+        (format!("{id}/{}", "x".repeat(64)), "lab/job (main)"),
+        ("4c01".to_owned(), "lab/job"),
+    ] {
+        let mut snapshot = machine(&[], &[(1, A)]);
+        let info = snapshot.processes.get_mut(&Pid(1)).unwrap().info_mut().unwrap();
+        info.cgroup = Ok(format!("/kubepods/pod{A}/{end}"));
+        name_pods(&mut snapshot, &pods);
+        assert_eq!(name_of(&snapshot, 1).as_deref(), Some(expected), "{end}");
+    }
 }
 
 #[test]

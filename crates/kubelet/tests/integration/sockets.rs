@@ -1,8 +1,10 @@
 //! Which answers of a socket are accepted.
 
-use crate::stand_in::{ALPHA, Answer, BETA, LIST, StandIn, container, pod, resources};
+use crate::stand_in::{
+    ALPHA, Answer, BETA, ClaimResource, Dynamic, LIST, StandIn, container, pod, resources,
+};
 use gpu_core::{Error, ErrorKind};
-use gpu_kubelet::{Kubelet, Pods};
+use gpu_kubelet::{DeviceName, Kubelet, Pods};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
@@ -92,10 +94,10 @@ fn reports_invalid_answers_without_using_them() {
     };
     let message = |bytes: &[u8]| Answer::Message(bytes.to_vec(), LIST);
     for (answer, expected) in [
-        (named("lab", "a\u{1b}[2J", "c"), "names a pod as Kubernetes does not"),
-        (named("lab", "--all", "c"), "names a pod as Kubernetes does not"),
-        (named("", "job", "c"), "names a pod as Kubernetes does not"),
-        (named("lab", "job", &"c".repeat(300)), "names a pod as Kubernetes does not"),
+        (named("lab", "a\u{1b}[2J", "c"), "has a pod name that Kubernetes does not allow"),
+        (named("lab", "--all", "c"), "has a pod name that Kubernetes does not allow"),
+        (named("", "job", "c"), "has a pod name that Kubernetes does not allow"),
+        (named("lab", "job", &"c".repeat(300)), "has a pod name that Kubernetes does not allow"),
         (message(&[0xff; 64]), "failed to decode"),
         (message(&[0x0a, 0x7f, 1]), "failed to decode"),
         // A name that is not UTF-8.
@@ -125,6 +127,41 @@ fn reports_invalid_answers_without_using_them() {
 }
 
 #[test]
+fn reads_answer_up_to_16_mib() {
+    let Answer::Message(list, methods) = honest() else { unreachable!("a message") };
+    let answer = |size: usize| {
+        // An unknown field: its tag, its length in a varint of four bytes, and its content.
+        let content = size - list.len() - 5;
+        let length = [0, 7, 14, 21].map(|shift| (content >> shift) as u8 | 0x80);
+        let head = [&list[..], &[0x7a], &length[..3], &[length[3] & 0x7f]].concat();
+        Answer::Message([head, vec![0; content]].concat(), methods)
+    };
+    let (pods, errors) = asked(&StandIn::new(Some(answer(16 << 20)), None));
+    assert_eq!((pods.assigned.len(), errors.len()), (1, 0), "{errors:?}");
+    let (pods, errors) = asked(&StandIn::new(Some(answer((16 << 20) + 1)), None));
+    assert_eq!(pods, Pods::default());
+    assert!(errors[0].fault().text.contains("longer than 16 MiB"), "{errors:?}");
+}
+
+#[test]
+fn reads_devices_of_dynamic_allocation_from_one_driver() {
+    let mut container = container("train", "example.com/nic", &["7"]);
+    let resource = |driver: &str, device: &str| ClaimResource {
+        driver_name: driver.to_owned(),
+        pool_name: "node".to_owned(),
+        device_name: device.to_owned(),
+    };
+    let resources_of_claim =
+        vec![resource("gpu.nvidia.com", "gpu-3"), resource("nic.example.com", "gpu-4")];
+    container.dynamic =
+        vec![Dynamic { claim_name: "gpu".to_owned(), resources: resources_of_claim }];
+    let answer = Answer::list(vec![resources("lab", "job-0", vec![container])], LIST);
+    let (pods, errors) = asked(&StandIn::new(Some(answer), None));
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!(pods.assigned[0].devices, [DeviceName::Minor(3)]);
+}
+
+#[test]
 fn rejects_pod_without_uid() {
     let pods = Answer::list(vec![pod("lab", "job", "*", &[])], ALPHA);
     let (pods, errors) = asked(&StandIn::new(Some(honest()), Some(pods)));
@@ -133,7 +170,7 @@ fn rejects_pod_without_uid() {
         (1, 0),
         "the other socket's answer is used"
     );
-    assert!(errors[0].fault().text.contains("gives a pod no UID"), "{errors:?}");
+    assert!(errors[0].fault().text.contains("lists a pod without a UID"), "{errors:?}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ impl JobDir {
         let stat = std::fs::symlink_metadata(&path);
         if stat.is_ok_and(|stat| stat.is_symlink()) {
             let error = Error::new(ErrorKind::Invalid, what()).with_source("it is a symbolic link");
-            return Err(MachineError::new(error).with_hint("give the directory itself"));
+            return Err(MachineError::new(error).with_hint("pass the directory itself"));
         }
         TrustedDir::open(&path, PathTrust::Private).map(JobDir).map_err(|error| {
             let hint = "create it with: sudo install -d -m 755 DIRECTORY";

@@ -7,18 +7,18 @@ use crate::{MachineError, Options, Source};
 use audit_log::AuditLog;
 use gpu_core::{Clock, LeaseStore};
 use gpu_export::{Exported, Exporter, Metrics, Ports, Reaps, Shown};
-use gpu_host::{SystemClock, give_back_memory, share_heap, user_name};
+use gpu_host::{SystemClock, give_back_memory, share_heap, user_label};
 use job_dir::JobDir;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The time that a snapshot needs in addition to the driver.
-const BESIDE_DRIVER: Duration = Duration::from_millis(400);
+const OTHER_WORK: Duration = Duration::from_millis(400);
 
 /// Returns the time for the driver in a snapshot that may take `left`, in steps: a backend has one
 /// deadline, and scrapes with the same time-out should get the same backend.
 pub fn driver_deadline(left: Duration) -> Duration {
-    let time = left.saturating_sub(BESIDE_DRIVER).min(left * 3 / 4).as_millis();
+    let time = left.saturating_sub(OTHER_WORK).min(left * 3 / 4).as_millis();
     let step = if time >= 1000 { 250 } else { 50 };
     let time = (time / step * step).max(step);
     Duration::from_millis(u64::try_from(time).unwrap_or(u64::MAX))
@@ -40,7 +40,7 @@ pub struct ExportOptions<'a> {
 /// A machine that is read for each scrape.
 ///
 /// A backend whose driver missed its deadline no longer answers. The next snapshot replaces it: the
-/// new one calls the driver only if no child of the old one still hangs in it.
+/// new one calls the driver only if no child of the old one is still blocked in it.
 pub struct ExportedMachine {
     sim: Option<PathBuf>,
     nvml: Option<PathBuf>,
@@ -56,7 +56,7 @@ pub struct ExportedMachine {
     /// Whether writing to the directory failed after the previous snapshot.
     jobs_failed: bool,
     real: SystemClock,
-    looked_at: Duration,
+    last_sample: Duration,
 }
 
 impl ExportedMachine {
@@ -82,13 +82,13 @@ impl ExportedMachine {
             jobs: jobs.map(JobDir::open).transpose()?,
             jobs_failed: false,
             real: SystemClock::new(),
-            looked_at: Duration::ZERO,
+            last_sample: Duration::ZERO,
         })
     }
 
     /// Takes a snapshot of the machine, with this deadline for the driver. The files for jobs are
     /// written afterwards.
-    pub fn look(&mut self, deadline: Duration) -> Metrics {
+    pub fn sample(&mut self, deadline: Duration) -> Metrics {
         let deadline = deadline.min(self.deadline);
         let (source, own) = match self.source.take() {
             // A simulated machine would start over; it has no driver to wait for.
@@ -103,10 +103,10 @@ impl ExportedMachine {
         };
         let now = self.real.monotonic();
         if source.is_simulated() {
-            source.clock.sleep(now.saturating_sub(self.looked_at));
+            source.clock.sleep(now.saturating_sub(self.last_sample));
         }
-        self.looked_at = now;
-        let seen = self.look_at(&source);
+        self.last_sample = now;
+        let seen = self.observe(&source);
         if !seen.has_lost_driver || source.is_simulated() {
             self.source = Some((source, own));
         }
@@ -124,7 +124,7 @@ impl ExportedMachine {
         seen.metrics
     }
 
-    fn look_at(&mut self, source: &Source) -> Exported {
+    fn observe(&mut self, source: &Source) -> Exported {
         let leases = source.existing_lease_store();
         let ports = Ports {
             backend: &*source.backend,
@@ -136,8 +136,7 @@ impl ExportedMachine {
         let log = source.audit_log();
         let is_read = log.is_none_or(|log| self.audit_log.read(&log, &mut |line| reaps.add(line)));
         let reaps = is_read.then_some(&self.reaps);
-        let user = |uid: u32| user_name(uid).unwrap_or_else(|_| format!("user {uid}"));
-        self.exporter.look(&ports, reaps, self.shown, &user)
+        self.exporter.observe(&ports, reaps, self.shown, &user_label)
     }
 
     fn reopened(&self, deadline: Duration) -> Result<Source, MachineError> {

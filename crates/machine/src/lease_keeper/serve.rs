@@ -2,7 +2,7 @@
 
 use super::{HOLDER, PLACEHOLDER, READY, RENEWAL};
 use crate::source::roots;
-use gpu_core::visible::VISIBLE;
+use gpu_core::visible::cuda::VISIBLE;
 use gpu_core::{Clock, DeviceUuid, ProcessFault, ProcessKey, ProcessTable};
 #[cfg(feature = "cuda")]
 use gpu_cuda::CudaContexts;

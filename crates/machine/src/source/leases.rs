@@ -3,7 +3,7 @@
 use super::{Source, roots};
 use crate::MachineError;
 use gpu_core::{ErrorKind, Observer};
-use gpu_host::{FileLeaseStore, PathTrust, Place, SafeGpuFiles, TrustedDir};
+use gpu_host::{FileLeaseStore, LeaseLocation, PathTrust, SafeGpuFiles, TrustedDir};
 use gpu_sim::live;
 use gpu_steward::DeviceLeases;
 use std::path::{Path, PathBuf};
@@ -39,39 +39,39 @@ impl Source {
     /// # Errors
     /// When the directory of the session cannot be created.
     pub fn lease_store(&self, dir: Option<&Path>) -> Result<FileLeaseStore, MachineError> {
-        let place = match (dir.map(Path::to_owned).or_else(named_claims), &self.session) {
+        let location = match (dir.map(Path::to_owned).or_else(named_claims), &self.session) {
             (Some(dir), _) => {
                 check_claims(&dir)?;
-                Place::dir(dir)
+                LeaseLocation::dir(dir)
             }
             (None, Some(session)) => {
                 let dir = TrustedDir::make(&session.join(SESSION_CLAIMS), PathTrust::Protected)?;
-                Place::dir(dir.path())
+                LeaseLocation::dir(dir.path())
             }
             // A machine without real processes has an empty lease directory.
             (None, None) if self.simulation.is_some() => {
-                let made = tempfile::tempdir_in(live::place()?);
+                let made = tempfile::tempdir_in(live::session_parent()?);
                 let made =
-                    made.map_err(|error| MachineError::io("make a private directory", error))?;
-                Place::dir(self.no_leases.get_or_init(|| made).path())
+                    made.map_err(|error| MachineError::io("create a private directory", error))?;
+                LeaseLocation::dir(self.no_leases.get_or_init(|| made).path())
             }
-            (None, None) => Place::machine("/run", "/tmp"),
+            (None, None) => LeaseLocation::machine("/run", "/tmp"),
         };
-        Ok(self.locks_in(place))
+        Ok(self.locks_in(location))
     }
 
     /// Returns the lease store for reading, without creating it; `None` if there is none.
     pub fn existing_lease_store(&self) -> Option<FileLeaseStore> {
-        let place = match (named_claims(), &self.session) {
+        let location = match (named_claims(), &self.session) {
             _ if self.simulation.is_some() => return None,
-            (Some(dir), _) => Place::dir(Some(dir).filter(|at| check_claims(at).is_ok())?),
+            (Some(dir), _) => LeaseLocation::dir(Some(dir).filter(|at| check_claims(at).is_ok())?),
             (None, Some(session)) => {
                 let dir = session.join(SESSION_CLAIMS);
-                Place::dir(Some(dir).filter(|dir| dir.exists())?)
+                LeaseLocation::dir(Some(dir).filter(|dir| dir.exists())?)
             }
-            (None, None) => Place::machine("/run", "/tmp"),
+            (None, None) => LeaseLocation::machine("/run", "/tmp"),
         };
-        Some(self.locks_in(place))
+        Some(self.locks_in(location))
     }
 
     /// Returns the leases by device.
@@ -79,10 +79,10 @@ impl Source {
         LeaseReader::default().read(self).clone()
     }
 
-    fn locks_in(&self, place: Place) -> FileLeaseStore {
+    fn locks_in(&self, location: LeaseLocation) -> FileLeaseStore {
         // Jobs in a session must not block users of safe-gpu on the machine.
         let tmp = self.session.as_deref().unwrap_or(Path::new("/tmp"));
-        FileLeaseStore::new(place, SafeGpuFiles::below(tmp), roots())
+        FileLeaseStore::new(location, SafeGpuFiles::below(tmp), roots())
     }
 }
 

@@ -10,7 +10,7 @@ pub(super) const PREALLOCATE: &str = "XLA_PYTHON_CLIENT_PREALLOCATE";
 impl Bound<'_> {
     pub(super) fn jax(&self, advice: &mut Advice) {
         let Some(fraction) = self.fraction() else {
-            advice.note(format!("{UNKNOWN_TOTAL}, and so not JAX's share of it"));
+            advice.note(format!("{UNKNOWN_TOTAL}, and so is JAX's share of it"));
             if (self.inherited)(PREALLOCATE).is_none() {
                 // By default, JAX takes three quarters of the device at startup.
                 advice.set(PREALLOCATE, "false", Keeper::Nobody);

@@ -35,11 +35,11 @@ pub const READ: [&str; 10] = [
 ];
 
 /// Applies to every limit that a framework enforces.
-const COOPERATIVE: &str = "cooperative: each process keeps the limit by itself, through its \
-                           framework's allocator; what it takes otherwise, only MPS or MIG bounds";
+const COOPERATIVE: &str = "cooperative: each process enforces the limit through its framework's \
+                           allocator; only MPS or MIG limits its other memory";
 
 /// Applies if the total memory of the device is unknown.
-const UNKNOWN_TOTAL: &str = "how much memory the device has is not known";
+const UNKNOWN_TOTAL: &str = "the memory size of the device is unknown";
 
 /// A framework whose allocator can be limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -179,14 +179,14 @@ impl Bound<'_> {
         let mut advice = Advice::default();
         if self.leaves_nothing() {
             advice.note(format!(
-                "the limit of {} leaves nothing beside {} for the CUDA context (--context): \
+                "the limit of {} leaves nothing after {} for the CUDA context (--context): \
                  nothing is set",
                 self.limit, self.context
             ));
             return advice;
         }
         if self.is_whole() {
-            advice.note("the limit is the whole device: nothing is to be set");
+            advice.note("the limit is the whole device: there is nothing to set");
             return advice;
         }
         self.served(&mut advice);
@@ -252,8 +252,8 @@ impl Bound<'_> {
             && *least < most
         {
             advice.note(format!(
-                "the devices have {least} to {most}: the share is that of the largest, so less \
-                 than the limit is used of the others"
+                "the devices have {least} to {most}: the share is for the largest, so the others \
+                 stay below the limit"
             ));
         }
     }

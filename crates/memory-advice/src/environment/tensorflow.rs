@@ -27,15 +27,15 @@ impl Bound<'_> {
         advice.note("TensorFlow has no environment variable for a limit; set it in the program");
         if self.had(ALLOCATOR).is_some_and(|name| name.trim() == "cuda_malloc_async") {
             advice.note(format!(
-                "{ALLOCATOR}=cuda_malloc_async is set: the limit then bounds only what the pool \
-                    retains"
+                "{ALLOCATOR}=cuda_malloc_async is set: the limit then applies only to the memory \
+                 that the pool retains"
             ));
         }
         match self.tensorflow_lines(version) {
             Some(lines) => {
                 advice.code.push(Snippet { framework: Framework::TensorFlow, lines });
             }
-            None => advice.note(format!("{UNKNOWN_TOTAL}, and so not TensorFlow's share of it")),
+            None => advice.note(format!("{UNKNOWN_TOTAL}, and so is TensorFlow's share of it")),
         }
     }
 

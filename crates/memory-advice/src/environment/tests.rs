@@ -126,7 +126,7 @@ fn jax_preallocation_is_disabled_when_fraction_is_unknown() {
     const PREALLOCATE: &str = "XLA_PYTHON_CLIENT_PREALLOCATE";
     let found = on(&[], None, &[JAX], &[]);
     assert_eq!(variables(&found), [(PREALLOCATE, "false")]);
-    assert!(found.bounding().next().is_none() && says(&found, "not known"));
+    assert!(found.bounding().next().is_none() && says(&found, "is unknown"));
     assert!(on(&[], None, &[JAX], &[(PREALLOCATE, "true")]).variables.is_empty());
     assert!(on(&[], None, &[torch("2.10")], &[]).variables.is_empty());
 }
@@ -157,7 +157,7 @@ fn tensorflow_limit_requires_code() {
         assert!(says(&other, "neither true nor false"), "{word}");
     }
     let pool = advice(&[TENSORFLOW], &[("TF_GPU_ALLOCATOR", "cuda_malloc_async")]);
-    assert!(says(&pool, "bounds only what the pool retains"));
+    assert!(says(&pool, "applies only to the memory that the pool retains"));
 }
 
 #[test]

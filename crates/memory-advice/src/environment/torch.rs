@@ -42,7 +42,7 @@ impl Bound<'_> {
             Some(_) if !is_native => {
                 "the cudaMallocAsync backend of PyTorch ignores the limit variable".to_owned()
             }
-            Some(_) => format!("{UNKNOWN_TOTAL}, and so not PyTorch's share of it"),
+            Some(_) => format!("{UNKNOWN_TOTAL}, and so is PyTorch's share of it"),
             None => "the PyTorch version is unknown, and versions before 2.10 fail to start with \
                 this setting"
                 .to_owned(),

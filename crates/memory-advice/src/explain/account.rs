@@ -187,7 +187,7 @@ pub(super) fn contradictions(shown: &OomFigures, account: &Account) -> Vec<Strin
     {
         contradictions.push(format!(
             "{} held on a device of {}: the driver oversubscribes with host memory, or the name \
-                stands for several devices",
+             refers to several devices",
             amount(held),
             amount(total)
         ));

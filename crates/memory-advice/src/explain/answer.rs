@@ -25,9 +25,9 @@ pub enum Cause {
     Limit,
     /// One buffer is larger than the device or its driver allows.
     BufferLimit,
-    /// Nothing ran short: other programs changed the free memory while the engine measured it.
+    /// Memory was sufficient: other programs changed the free memory while the engine measured it.
     Disturbed,
-    /// Nothing ran short: the figure in the message is impossible.
+    /// Memory was sufficient: the figure in the message is impossible.
     ImpossibleFigure,
     /// The memory was in use before the program started.
     TakenBefore,
@@ -37,7 +37,7 @@ pub enum Cause {
     NoFailure,
     /// Enough memory was free when the message was printed.
     FreeEnough,
-    /// The message has too few figures to tell.
+    /// The message has too few figures.
     NotTold,
 }
 

@@ -166,8 +166,8 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
     match cause {
         Cause::LargerThanDevice => reasons.push(match (shown.total, shown.limit) {
             (None, Some(limit)) => format!(
-                "It requested {} in one allocation, more than any GPU has and than its own limit of \
-                    {}; no setting helps.",
+                "It requested {} in one allocation, more than any GPU has and more than its own \
+                 limit of {}; no setting helps.",
                 amount(asked),
                 amount(limit)
             ),
@@ -227,9 +227,12 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
         && let Some(unused) = shown.unused
     {
         reasons.push(match unused {
-            Bytes(0) => "Nothing is cached, so emptying the cache gives nothing.".to_owned(),
+            Bytes(0) => "The cache is empty, so emptying it does not help.".to_owned(),
             unused if account.lacking_after_cache == Some(Bytes(0)) => {
-                format!("The cache has {}, but not in one piece with what is free.", amount(unused))
+                format!(
+                    "The cache has {}, but not contiguous with the free memory.",
+                    amount(unused)
+                )
             }
             unused => format!(
                 "Not fragmentation: {lacking} are missing and the cache has {}.",
@@ -254,8 +257,8 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
     reasons.extend(itself(shown, account));
     if account.estimates_free(shown) {
         reasons.push(
-            "The free memory is an estimate, the total minus the memory of this process: memory of \
-                others is not in it."
+            "The free memory is an estimate: the total minus the memory of this process, ignoring \
+             the memory of others."
                 .to_owned(),
         );
     }
@@ -269,14 +272,14 @@ fn itself(shown: &OomFigures, account: &Account) -> Option<String> {
     let could = shown.others.iter().filter(|other| other.memory.is_some_and(holds)).count();
     Some(match (account.itself, &account.itself_among[..]) {
         (Some(itself), _) if could > 1 => format!(
-            "Process {} is most likely this process, by its PID outside the container: the device \
-                cannot hold all of them and one more, and only this one has the size of what this \
-                allocator holds.",
+            "Process {} is most likely this process, under its PID outside the container: the \
+             device cannot hold all of them and one more, and only this one matches the size of \
+             the memory that this allocator holds.",
             itself.pid
         ),
         (Some(itself), _) => format!(
-            "Process {} is this process, by its PID outside the container: the device cannot hold \
-                both.",
+            "Process {} is this process, under its PID outside the container: the device cannot \
+             hold both.",
             itself.pid
         ),
         (None, []) => return None,
@@ -284,8 +287,8 @@ fn itself(shown: &OomFigures, account: &Account) -> Option<String> {
             let pids: Vec<String> =
                 several.iter().take(8).map(|other| other.pid.to_string()).collect();
             format!(
-                "One of the processes {} is this process, by its PID outside the container: the \
-                    device cannot hold all of them and one more.",
+                "One of the processes {} is this process, under its PID outside the container: \
+                 the device cannot hold all of them and one more.",
                 pids.join(", ")
             )
         }
@@ -301,7 +304,7 @@ pub(super) fn stated(reason: &str, shown: &OomFigures) -> Vec<String> {
 
 fn foreign(reasons: &mut Vec<String>, shown: &OomFigures) {
     if !shown.may_be_nvidia() {
-        reasons.push("Not an NVIDIA device: gpuws knows nothing beyond this message.".to_owned());
+        reasons.push("Not an NVIDIA device: gpuws has only this message to go by.".to_owned());
     }
 }
 
@@ -321,8 +324,8 @@ fn full(reasons: &mut Vec<String>, shown: &OomFigures, account: &Account) {
     let unused = shown.unused.unwrap_or_default();
     let (free, total) = (shown.free.unwrap_or_default(), shown.total.unwrap_or_default());
     reasons.push(format!(
-        "{} free and {} cached are {:.1} % of the device: neither an empty cache nor less \
-            fragmentation would give much.",
+        "{} free and {} cached are {:.1} % of the device: neither emptying the cache nor less \
+         fragmentation would help much.",
         amount(free),
         amount(unused),
         (free + unused).0 as f64 * 100.0 / (total.0 as f64).max(1.0)
@@ -330,8 +333,8 @@ fn full(reasons: &mut Vec<String>, shown: &OomFigures, account: &Account) {
     if account.context.is_some_and(|context| context > MAX_CONTEXT) {
         reasons.extend(outside(account).map(|outside| {
             format!(
-                "{outside}: its context, and an engine, library or second framework that takes \
-                    memory by itself."
+                "{outside}: its context, and an engine, library or second framework that \
+                 allocates its own memory."
             )
         }));
     }
@@ -396,8 +399,8 @@ fn fragmented(reasons: &mut Vec<String>, shown: &OomFigures, account: &Account, 
         )),
         _ => {
             let largest = match shown.largest_free {
-                Some(largest) => format!("the largest piece has {}", amount(largest)),
-                None => "no piece of them is large enough".to_owned(),
+                Some(largest) => format!("the largest block has {}", amount(largest)),
+                None => "no single block is large enough".to_owned(),
             };
             reasons.push(format!(
                 "Fragmented: {} of the allocator's memory is unused, but the request needs {} in \
@@ -414,11 +417,11 @@ fn unnamed(reasons: &mut Vec<String>, shown: &OomFigures, account: &Account) {
         let held = shown.total.zip(shown.free).map(|(total, free)| total.saturating_sub(free));
         reasons.push(match held {
             Some(held) => format!(
-                "{} of the device were in use at startup; the message does not say by whom.",
+                "{} of the device were in use at startup; the message does not name the processes.",
                 amount(held)
             ),
-            None => "The allocator was below its limit but the device was full: others hold the \
-                memory."
+            None => "The allocator was below its limit, but the device was full: other processes \
+                     hold the memory."
                 .to_owned(),
         });
         return;
@@ -430,8 +433,8 @@ fn unnamed(reasons: &mut Vec<String>, shown: &OomFigures, account: &Account) {
     ));
     reasons.push(match account.context {
         Some(_) => "That is a process it could not see, or a ghost.".to_owned(),
-        None => "The context of this process and its memory outside this allocator are in it; the \
-            rest is other processes, or a ghost."
+        None => "This includes the context of this process and its memory outside this allocator; \
+                 the rest belongs to other processes or to a ghost."
             .to_owned(),
     });
 }
@@ -486,7 +489,7 @@ fn unknown(shown: &OomFigures, account: &Account) -> String {
     match (shown.asked, account.lacking) {
         (Some(_), Some(lacking)) if lacking > Bytes(0) => {
             let lacking = approximate(lacking, account.lacking_slack);
-            format!("Short by {lacking}; the message does not say who holds the rest.")
+            format!("Short by {lacking}; the message does not name the holders of the rest.")
         }
         (Some(asked), _) => {
             format!("It requested {}; the message has no further figures.", amount(asked))

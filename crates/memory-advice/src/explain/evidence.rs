@@ -4,7 +4,7 @@ use super::answer::{Cause, Remedy};
 use gpu_core::{Bytes, Pid};
 
 /// The program that printed a message, as far as the advice depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MessageSource {
     /// PyTorch up to 1.3, or 1.4 to 1.9: its allocator has no settings.
     TorchWithoutSettings,
@@ -31,6 +31,7 @@ pub enum MessageSource {
     /// vLLM's check at startup.
     Vllm,
     /// Any other program that uses CUDA.
+    #[default]
     Other,
 }
 
@@ -48,7 +49,7 @@ impl MessageSource {
 }
 
 /// The figures of a message; `None` if it does not contain them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct OomFigures {
     /// The program that printed it.
     pub speaker: MessageSource,
@@ -122,33 +123,7 @@ impl OomFigures {
 
     /// Returns a message without any figures.
     pub fn by(speaker: MessageSource) -> Self {
-        OomFigures {
-            speaker,
-            backend: None,
-            asked: None,
-            total: None,
-            free: None,
-            in_use: None,
-            unused: None,
-            private_pools: None,
-            process: None,
-            outside: None,
-            others: Vec::new(),
-            limit: None,
-            largest_free: None,
-            ladder: None,
-            needs_at_least: None,
-            went_on: false,
-            left: None,
-            needs: None,
-            variable: None,
-            slack: Bytes(0),
-            room_slack: Bytes(0),
-            lacking_slack: Bytes(0),
-            stated: None,
-            own_remedies: Vec::new(),
-            impossible: Vec::new(),
-        }
+        OomFigures { speaker, ..OomFigures::default() }
     }
 
     /// Returns whether `more` exceeds `less`, beyond rounding errors.

@@ -55,7 +55,9 @@ impl Now {
                         other.pid
                     ));
                 }
-                None => reported.push(format!("process {} holds nothing on these GPUs", other.pid)),
+                None => {
+                    reported.push(format!("process {} holds no memory on these GPUs", other.pid))
+                }
             }
         }
         for device in &self.devices {

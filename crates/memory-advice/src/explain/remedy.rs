@@ -68,7 +68,7 @@ fn stated(list: &mut List, cause: Cause, shown: &OomFigures, account: &Account, 
             doctor(list, "shows the holder, even a ghost");
         }
         Cause::NotTold if has_command => {}
-        Cause::NotTold => doctor(list, "shows what holds the device's memory"),
+        Cause::NotTold => doctor(list, "shows which processes hold the device's memory"),
         Cause::TooBig => elsewhere(list, shown, account, now),
         _ => {}
     }
@@ -119,7 +119,7 @@ fn by_figures(
         }
         Cause::OtherProcesses | Cause::ManyContexts => {
             if cause == Cause::ManyContexts {
-                list.work("run fewer processes on this GPU: one CUDA context less suffices");
+                list.work("run fewer processes on this GPU: removing one CUDA context is enough");
             }
             let why = if account.itself_among.is_empty() {
                 "shows them; wait or ask their owners"
@@ -133,7 +133,11 @@ fn by_figures(
             doctor(list, "shows the holder, even a ghost");
             match shown.speaker {
                 MessageSource::Vllm => {
-                    list.add(RemedyKind::Command, "gpuws status", "shows what each process holds");
+                    list.add(
+                        RemedyKind::Command,
+                        "gpuws status",
+                        "shows the memory of each process",
+                    );
                     utilization(list, shown);
                 }
                 MessageSource::TensorFlow => smaller(list, shown),
@@ -170,7 +174,7 @@ fn by_figures(
                     "shows how many are open",
                 );
             }
-            doctor(list, "shows what holds the device's memory");
+            doctor(list, "shows which processes hold the device's memory");
             if shown.speaker == MessageSource::TensorFlow {
                 smaller(list, shown);
             }
@@ -184,8 +188,8 @@ fn outside(list: &mut List, account: &Account) -> bool {
     let is_much = account.context.is_some_and(|context| context > MAX_CONTEXT);
     if is_much {
         list.work(
-            "a smaller share for what takes memory beside this allocator: the engine's own fraction \
-            (TensorRT-LLM: free_gpu_memory_fraction), or the preallocation of a second framework",
+            "a smaller share for other memory in this process: the engine's own fraction \
+             (TensorRT-LLM: free_gpu_memory_fraction), or the preallocation of a second framework",
         );
     }
     is_much
@@ -276,8 +280,8 @@ fn pool_limit(list: &mut List, shown: &OomFigures, account: &Account, now: Optio
             RemedyKind::Environment,
             format!("XLA_PYTHON_CLIENT_MEM_FRACTION=.{JAX_MAX_PERCENT}"),
             format!(
-                "if {} are the usual three quarters of the device: {} would then do \
-                 (XLA_CLIENT_MEM_FRACTION in newer JAX; both at once are an error)",
+                "if {} are the default three quarters of the device: {} is then enough \
+                 (XLA_CLIENT_MEM_FRACTION in newer JAX; setting both is an error)",
                 amount(limit),
                 amount(of_limit(JAX_MAX_PERCENT))
             ),
@@ -303,7 +307,7 @@ fn limit(list: &mut List, shown: &OomFigures, account: &Account) {
         MessageSource::CuPy => list.add(
             RemedyKind::Environment,
             format!("CUPY_GPU_MEMORY_LIMIT={}", need.0),
-            "what it holds and asks for; by default there is none",
+            "the memory held plus the request; there is no limit by default",
         ),
         _ => match shown.total {
             Some(total) if need <= total && total > Bytes(0) => {
@@ -315,7 +319,11 @@ fn limit(list: &mut List, shown: &OomFigures, account: &Account) {
                         hundredths / 100,
                         hundredths % 100
                     ),
-                    format!("{} of {}: what it holds and asks for", amount(need), amount(total)),
+                    format!(
+                        "{} of {}: the memory held plus the request",
+                        amount(need),
+                        amount(total)
+                    ),
                 );
             }
             _ => list.work("a higher limit, where it was set"),
@@ -337,7 +345,7 @@ fn utilization(list: &mut List, shown: &OomFigures) {
     list.add(
         RemedyKind::Option,
         format!("--gpu-memory-utilization 0.{hundredths:02}"),
-        "what was free; the model must fit into it",
+        "the memory that was free; the model must fit into it",
     );
 }
 

@@ -26,9 +26,11 @@ pub(super) fn of(cause: Cause, shown: &OomFigures, account: &Account) -> String 
         Cause::BufferLimit => {
             "One buffer is larger than the device allows; its memory is not full.".to_owned()
         }
-        Cause::Disturbed => "Nothing ran short: other programs changed the free memory.".to_owned(),
+        Cause::Disturbed => {
+            "Memory was sufficient: other programs changed the free memory.".to_owned()
+        }
         Cause::ImpossibleFigure => {
-            "Nothing ran short: the figure in the message is impossible.".to_owned()
+            "Memory was sufficient: the figure in the message is impossible.".to_owned()
         }
         Cause::TooBig if shown.needs_at_least.is_some() => {
             "The compiled program is too big for its limit.".to_owned()
@@ -37,7 +39,9 @@ pub(super) fn of(cause: Cause, shown: &OomFigures, account: &Account) -> String 
             "The program is too big for the limit of its allocator.".to_owned()
         }
         Cause::TooBig => format!("The program is too big for this GPU{lacks}."),
-        Cause::Fragmented => "Fragmented: enough memory is free, but not in one piece.".to_owned(),
+        Cause::Fragmented => {
+            "Fragmented: enough memory is free, but it is not contiguous.".to_owned()
+        }
         Cause::OtherProcesses => others(shown, account),
         Cause::ManyContexts => format!(
             "{} other processes on this GPU hold the missing memory.",
@@ -45,19 +49,19 @@ pub(super) fn of(cause: Cause, shown: &OomFigures, account: &Account) -> String 
         ),
         Cause::Unnamed => match (unnamed(shown, account), shown.total) {
             (Some(held), Some(total)) => format!(
-                "{} of this GPU is held by others, whom the message does not name.",
+                "Processes that the message does not name hold {} of this GPU.",
                 share(held, total)
             ),
             _ if account.unnamed.is_some() => {
-                "Memory outside the allocator is missing; the message does not say whose."
+                "Memory outside the allocator is missing; the message does not name its holder."
                     .to_owned()
             }
-            _ => "Others, whom the message does not name, hold the missing memory.".to_owned(),
+            _ => "Processes that the message does not name hold the missing memory.".to_owned(),
         },
         Cause::Limit => {
             "The program has reached its own limit, not the memory of the GPU.".to_owned()
         }
-        Cause::TakenBefore => "The memory was in use before the program asked for it.".to_owned(),
+        Cause::TakenBefore => "The memory was in use before the program requested it.".to_owned(),
         Cause::HostMemory => "Host memory ran out, not GPU memory.".to_owned(),
         Cause::NoFailure => "No failure: the program continued without the memory.".to_owned(),
         Cause::FreeEnough => "Enough memory was free; another limit may apply.".to_owned(),
@@ -81,7 +85,7 @@ fn others(shown: &OomFigures, account: &Account) -> String {
     };
     if !account.itself_among.is_empty() {
         let hold = hold.replace("% of", "% or more of");
-        return format!("Others hold {hold}; one process of the message's list is this one.");
+        return format!("Other processes hold {hold}; one of the listed processes is this one.");
     }
     match others[..] {
         [(pid, _)] => format!("Process {pid} holds {hold}."),

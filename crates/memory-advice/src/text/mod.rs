@@ -1,6 +1,6 @@
 //! Converts the figures of a message that [`gpu_text`] parsed for [`explain`](crate::explain).
 
-mod case;
+mod message;
 mod options;
 mod rules;
 mod stated;
@@ -97,12 +97,12 @@ fn impossible(event: &Event) -> Vec<String> {
         .filter(|(_, figure)| possible(figure).is_none())
         .map(|(name, figure)| match figure.bytes {
             Some(bytes) if bytes.0.wrapping_neg() <= WRAPPED => format!(
-                "the {name} of {} is a counter that fell {} below zero, and is not used",
+                "the {name} of {} is a counter that fell {} below zero; it is not used",
                 figure.text,
                 amount(Bytes(bytes.0.wrapping_neg()))
             ),
             _ if name == "limit" => format!(
-                "the limit of {} is no amount of memory: it stands for no limit",
+                "the limit of {} is not an amount of memory; it means no limit",
                 figure.text
             ),
             _ => format!(

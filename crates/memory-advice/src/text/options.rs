@@ -2,7 +2,7 @@
 //!
 //! Without figures, an option has a direction instead of a value.
 
-use super::case::{Message, engine};
+use super::message::{Message, engine};
 use super::rules::{COMPONENTS, Choice, RULES, Rule, SMALLER_WEIGHTS};
 use super::stated::WRAPPED;
 use crate::explain::{Remedy, RemedyKind};

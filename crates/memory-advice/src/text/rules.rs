@@ -2,7 +2,7 @@
 //!
 //! Sources of the options: the documentation and source of the engines in 2025 and 2026.
 
-use super::case::{Message, mib};
+use super::message::{Message, mib};
 use gpu_text::oom::{Fact, Framework, Short};
 
 /// Computes the value of an option.
@@ -60,7 +60,7 @@ const LOWER_VLLM: Choice = choice(
     "--gpu-memory-utilization",
     |message| message.lower_fraction(),
     "lower",
-    "leaves room beside weights and KV cache",
+    "leaves room in addition to weights and KV cache",
 );
 const FEWER_SEQUENCES: Choice =
     turn("--max-num-seqs", "lower", "fewer requests at once need smaller buffers");
@@ -76,9 +76,9 @@ const LOWER_SGLANG: Choice = choice(
 const LOWER_TRT: Choice = turn(
     "free_gpu_memory_fraction",
     "lower",
-    "in KvCacheConfig (default 0.9): the KV cache takes less of what the weights leave",
+    "in KvCacheConfig (default 0.9): the KV cache takes less of the memory left by the weights",
 );
-const ALONE: Choice = just("gpuws run -- COMMAND", "a GPU on which nothing else runs");
+const ALONE: Choice = just("gpuws run -- COMMAND", "runs on a GPU without other processes");
 
 /// The rules; the first that matches applies.
 pub(super) const RULES: &[Rule] = &[
@@ -91,7 +91,7 @@ pub(super) const RULES: &[Rule] = &[
                 "--gpu-memory-utilization",
                 |message| message.fraction_for_cache(),
                 "higher",
-                "the engine may take more of the GPU; the KV cache comes on top of the weights",
+                "the engine may use more of the GPU; the KV cache is in addition to the weights",
             ),
             turn(
                 "--max-num-batched-tokens",
@@ -110,7 +110,7 @@ pub(super) const RULES: &[Rule] = &[
                 "--max-model-len",
                 |message| message.fitting_length().map(|tokens| tokens.to_string()),
                 "lower",
-                "the length that the KV cache holds",
+                "the length that fits in the KV cache",
             ),
             choice(
                 "--gpu-memory-utilization",
@@ -128,7 +128,7 @@ pub(super) const RULES: &[Rule] = &[
             "--max-num-seqs",
             |message| message.fact(Fact::FittingSequences).map(|count| count.to_string()),
             "lower",
-            "the number that the blocks of state allow",
+            "the number that fits in the state blocks",
         )],
     ),
     Rule(&[Vllm], &[Short::Weights], &[MORE_DEVICES, QUANTIZED]),
@@ -160,7 +160,10 @@ pub(super) const RULES: &[Rule] = &[
     Rule(
         &[Vllm],
         &[Short::WakeUp],
-        &[just("gpuws doctor", "shows what took the memory while the engine slept"), LOWER_VLLM],
+        &[
+            just("gpuws doctor", "shows which processes took the memory while the engine slept"),
+            LOWER_VLLM,
+        ],
     ),
     Rule(&[Vllm], &[Short::Disturbed], &[work("start it again"), ALONE]),
     // SGLang.
@@ -172,7 +175,7 @@ pub(super) const RULES: &[Rule] = &[
                 "--mem-fraction-static",
                 |message| message.raised_static_fraction(),
                 "higher",
-                "the fraction is for weights and KV cache, and the weights used it up",
+                "the fraction is for weights and KV cache, but the weights used it up",
             ),
             turn("--tp", "higher", "spreads the weights over more GPUs"),
             QUANTIZED,
@@ -268,7 +271,7 @@ pub(super) const RULES: &[Rule] = &[
                     message.fact(Fact::PrefillTokens).map(|tokens| (tokens / 2).max(1).to_string())
                 },
                 "lower",
-                "half of what did not fit: smaller prefills",
+                "half of the number that did not fit: smaller prefills",
             ),
             turn("--cuda-memory-fraction", "lower", "if it fails while it serves"),
         ],
@@ -283,7 +286,7 @@ pub(super) const RULES: &[Rule] = &[
                 Some(message.fact(Fact::Blocks)?.checked_mul(length)?.to_string())
             },
             "lower",
-            "the tokens of a request that the KV cache holds",
+            "the number of tokens per request that fit in the KV cache",
         )],
     ),
     Rule(&[Tgi], &[Short::Graphs], &[turn("--cuda-graphs", "0", "captures no CUDA graphs")]),
@@ -294,14 +297,14 @@ pub(super) const RULES: &[Rule] = &[
         &[turn(
             "--cache-max-entry-count",
             "higher",
-            "the KV cache's share of what the weights leave free (default 0.8)",
+            "the KV cache's share of the memory left by the weights (default 0.8)",
         )],
     ),
     Rule(
         &[LmDeploy],
         &[Short::Compute, Short::Cache, Short::Weights],
         &[
-            turn("--cache-max-entry-count", "lower", "leaves more beside the KV cache"),
+            turn("--cache-max-entry-count", "lower", "leaves more memory outside the KV cache"),
             turn("--max-prefill-token-num", "lower", "smaller prefills"),
         ],
     ),
@@ -399,7 +402,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule(
         &[LlamaCpp],
         &[Short::Program],
-        &[work("no -ngl and no -ts: then llama.cpp chooses what fits")],
+        &[work("without -ngl and -ts, llama.cpp chooses what fits")],
     ),
     Rule(&[LlamaCpp], &[Short::Host], &[work("a smaller model, or more free host memory")]),
     Rule(
@@ -475,7 +478,7 @@ pub(super) const RULES: &[Rule] = &[
         &[Nccl],
         &[Short::Compute],
         &[work(
-            "more free memory beside the framework's pool: a lower fraction for it, or a smaller \
+            "more free memory outside the framework's pool: a lower fraction for it, or a smaller \
              batch",
         )],
     ),
@@ -493,7 +496,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule(
         &[Rmm, PyTorch, Cuda],
         &[Short::OneBuffer],
-        &[work("smaller tensors: one buffer has a largest size that no setting changes")],
+        &[work("smaller tensors: the maximum size of one buffer cannot be changed")],
     ),
     Rule(&[Ascend, Cuda], &[Short::Compute], &[work("a smaller batch or model")]),
     Rule(&[Cuda], &[Short::Pool], &[work("a larger workspace of the library, or a smaller batch")]),
@@ -504,7 +507,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             just(
                 "sudo dmesg | grep -i -e oom -e 'killed process'",
-                "shows whether the kernel ended it for lack of host memory",
+                "shows whether the kernel killed it because host memory ran out",
             ),
             work("less host memory: fewer data loader workers, or a higher memory limit"),
         ],
@@ -547,7 +550,8 @@ pub(super) const RULES: &[Rule] = &[
             turn(
                 "memory limit",
                 "higher",
-                "of the control group: docker run --memory, MemoryMax, or the scheduler's option",
+                "the control group's limit: docker run --memory, MemoryMax, or the scheduler's \
+                 option",
             ),
             work("fewer data loader workers, or less data in memory"),
         ],

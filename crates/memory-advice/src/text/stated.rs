@@ -1,7 +1,7 @@
 //! What an engine's own message states: the cause, a one-line verdict, and an explanation with its
 //! figures.
 
-use super::case::Message;
+use super::message::Message;
 use crate::explain::{Cause, Stated};
 use gpu_core::{Bytes, amount};
 use gpu_text::oom::{Event, Fact, Framework, Short, Wording};
@@ -13,9 +13,9 @@ pub(super) const WRAPPED: u64 = 1 << 62;
 /// Returns what an engine's own message states; `None` if the figures alone explain it.
 pub(super) fn of(event: &Event) -> Option<Stated> {
     if super::asks_impossible(event) {
-        let verdict = "Nothing ran short: the requested size is impossible.".to_owned();
-        let reason = "It is most likely a negative size: look for an overflow in the shape or the \
-                      length that the program computes."
+        let verdict = "Memory was sufficient: the requested size is impossible.".to_owned();
+        let reason = "It is most likely a negative size: check the program for an overflow in a \
+                      shape or length."
             .to_owned();
         return Some(Stated { cause: Cause::ImpossibleFigure, verdict, reason });
     }
@@ -34,7 +34,7 @@ pub(super) fn of(event: &Event) -> Option<Stated> {
     let reason = [asked(message), reason(short, message)].into_iter().flatten().collect::<Vec<_>>();
     let reason = match (reason.is_empty(), cause) {
         (false, _) => reason.join(" "),
-        (true, Cause::NoFailure) => "The program reports that it went on.".to_owned(),
+        (true, Cause::NoFailure) => "The program reports that it continued.".to_owned(),
         (true, _) => "The message has no figures.".to_owned(),
     };
     Some(Stated { cause, verdict, reason })
@@ -48,13 +48,13 @@ fn size(bytes: u64) -> String {
 fn survived(short: Short) -> String {
     match short {
         Short::Crowded => "No failure: requests wait, because the KV cache is full.",
-        Short::Pinned => "No failure: the program went on without pinned host memory.",
+        Short::Pinned => "No failure: the program continued without pinned host memory.",
         Short::Pool => "No failure: the server's own pool was full, and it used host memory.",
-        Short::Cache => "No failure: the engine shortened its context to what fits.",
-        Short::Graphs => "No failure: the engine went on without CUDA graphs.",
+        Short::Cache => "No failure: the engine shortened its context so that it fits.",
+        Short::Graphs => "No failure: the engine continued without CUDA graphs.",
         Short::Context => "No failure: the context was full, and the engine tried a smaller batch.",
-        Short::Program => "No failure: the program went on with another arrangement.",
-        _ => "No failure: the program tried again with less.",
+        Short::Program => "No failure: the program continued with another configuration.",
+        _ => "No failure: the program retried with less memory.",
     }
     .to_owned()
 }
@@ -78,9 +78,10 @@ fn failed(short: Short, message: Message<'_>) -> (Cause, String) {
             (Cause::Unnamed, "One GPU of the job has far less free memory than the others.")
         }
         Short::Weights => (no_room, "The weights did not fit into the GPU's free memory."),
-        Short::NoCache => {
-            (Cause::Limit, "The weights leave nothing for the KV cache in the engine's share.")
-        }
+        Short::NoCache => (
+            Cause::Limit,
+            "The weights use the engine's entire share and leave no room for the KV cache.",
+        ),
         Short::Cache if is_llama => {
             (no_room, "The KV cache did not fit into the GPU's free memory.")
         }
@@ -92,7 +93,7 @@ fn failed(short: Short, message: Message<'_>) -> (Cause, String) {
             return (Cause::TooBig, format!("The GPU had no room for a component: {part}."));
         }
         Short::WakeUp => {
-            (Cause::Unnamed, "Other programs took the memory that the engine gave back.")
+            (Cause::Unnamed, "Other programs took the memory that the engine released.")
         }
         Short::OneBuffer => (
             Cause::BufferLimit,
@@ -101,7 +102,7 @@ fn failed(short: Short, message: Message<'_>) -> (Cause, String) {
         Short::Quota => match message.needed() {
             Some(needed) if needed >= WRAPPED => (
                 Cause::ImpossibleFigure,
-                "Nothing ran short: HAMi's counter of this container is below zero.",
+                "Memory was sufficient: HAMi's counter of this container is below zero.",
             ),
             _ => (Cause::Limit, "The container has reached its limit, not the memory of the GPU."),
         },
@@ -111,25 +112,25 @@ fn failed(short: Short, message: Message<'_>) -> (Cause, String) {
         Short::Context => (Cause::Limit, "The context is full, not the GPU."),
         Short::Batch => (
             Cause::Limit,
-            "The KV cache had too little room for the next batch; that says nothing of the GPU's \
-             free memory.",
+            "The KV cache had too little room for the next batch; this is independent of the \
+             GPU's free memory.",
         ),
         Short::Killed => (
             Cause::NotTold,
-            "A process was killed: most often by the kernel, for lack of host memory. The message \
-             does not say why.",
+            "A process was killed, most often by the kernel because host memory ran out. The \
+             message does not say why.",
         ),
         Short::Pinned => (Cause::HostMemory, "Pinned host memory ran out, not GPU memory."),
         Short::Host => (Cause::HostMemory, "Host memory ran out, not GPU memory."),
         Short::HostLimit => {
-            (Cause::HostMemory, "A limit on host memory was reached; GPU memory has no part in it.")
+            (Cause::HostMemory, "A limit on host memory was reached; GPU memory is not involved.")
         }
         Short::NotReturned => {
-            (Cause::TakenBefore, "A former process has not given its GPU memory back.")
+            (Cause::TakenBefore, "An earlier process has not released its GPU memory.")
         }
         Short::Disturbed => (
             Cause::Disturbed,
-            "Nothing ran short: other programs changed the free memory during a measurement.",
+            "Memory was sufficient: other programs changed the free memory during a measurement.",
         ),
         Short::Unclear if event.framework == Framework::Hami => (
             Cause::NotTold,
@@ -148,16 +149,16 @@ fn asked(message: Message<'_>) -> Option<String> {
     let before = message.fact(Fact::FreeBefore);
     Some(match (message.left(), message.free(), before) {
         (Some(left), ..) => format!("It needs {asked} and has {}.", size(left)),
-        (None, Some(free), _) => format!("It asked for {asked}; {} were free.", size(free)),
+        (None, Some(free), _) => format!("It requested {asked}; {} were free.", size(free)),
         (None, None, Some(free)) => match message.asked()?.checked_sub(free) {
             Some(missing) => format!(
-                "It asked for {asked}; {} were free when it started: short by {}.",
+                "It requested {asked}; {} were free when it started: short by {}.",
                 size(free),
                 size(missing)
             ),
-            None => format!("It asked for {asked}; {} were free when it started.", size(free)),
+            None => format!("It requested {asked}; {} were free when it started.", size(free)),
         },
-        (None, None, None) => format!("It asked for {asked}."),
+        (None, None, None) => format!("It requested {asked}."),
     })
 }
 
@@ -176,7 +177,7 @@ fn reason(short: Short, message: Message<'_>) -> Option<String> {
                 (Some(weights), Some(free), _) => {
                     let percent = weights as f64 * 100.0 / (weights as f64 + free as f64).max(1.0);
                     format!(
-                        "The weights take {}, {percent:.0} % of what was free, and leave {}.",
+                        "The weights take {}, {percent:.0} % of the free memory, and leave {}.",
                         size(weights),
                         size(free)
                     )
@@ -185,7 +186,7 @@ fn reason(short: Short, message: Message<'_>) -> Option<String> {
                     format!("It is short by {} before the first block.", size(deficit))
                 }
                 (Some(weights), ..) => format!("The weights take {}.", size(weights)),
-                _ => "Weights and the peak of a forward pass use up what it may take.".to_owned(),
+                _ => "The weights and the peak of a forward pass use up its limit.".to_owned(),
             }
         }
         Short::Cache if fact(Fact::BlockBytes).is_some() => format!(
@@ -235,21 +236,21 @@ fn reason(short: Short, message: Message<'_>) -> Option<String> {
         Short::Disturbed => {
             let (before, later) = (fact(Fact::FreeBefore)?, fact(Fact::FreeLater)?);
             format!(
-                "{} were free at first and {} afterwards, although the engine itself only took \
-                 memory.",
+                "{} were free at first and {} afterwards, although the engine only allocated \
+                 memory in between.",
                 size(before),
                 size(later)
             )
         }
-        Short::NotReturned => "The engine waited for the driver in vain: the process still runs, \
-             or it left memory behind."
+        Short::NotReturned => "The driver did not free the memory in time: the process is still \
+                               running, or it left memory behind."
             .to_owned(),
         Short::Unclear => match message.0.framework {
             Framework::Hami => "HAMi got code 2, out of memory, for an allocation.",
             Framework::Nccl => "NCCL prints the failed call only with NCCL_DEBUG=WARN or INFO.",
             _ => {
-                "The code has other reasons too, such as queues, threads or a lost device; with \
-                 little free memory it means memory."
+                "The code also has other causes, such as queues, threads or a lost device; when \
+                 little memory is free, it means memory."
             }
         }
         .to_owned(),
@@ -262,10 +263,17 @@ fn reason(short: Short, message: Message<'_>) -> Option<String> {
             (None, None) => return None,
         },
         Short::Killed => match fact(Fact::ProcessId) {
-            Some(pid) => format!("Process {pid} was ended by SIGKILL, which anyone may send."),
-            None => "Exit code 137 and signal 9 are SIGKILL, which anyone may send.".to_owned(),
+            Some(pid) => format!(
+                "Process {pid} was killed by SIGKILL, which has many possible \
+                                  senders."
+            ),
+            None => "Exit code 137 and signal 9 mean SIGKILL, which has many possible \
+                     senders."
+                .to_owned(),
         },
-        Short::Crowded => "Requests are moved out and computed again: slower, not lost.".to_owned(),
+        Short::Crowded => "Requests are evicted and recomputed later: slower, but not \
+                           lost."
+            .to_owned(),
         Short::Pinned => "The pages would have been pinned for faster copies.".to_owned(),
         Short::Startup
         | Short::Weights
@@ -318,12 +326,13 @@ fn host(message: Message<'_>) -> Option<String> {
     let event = message.0;
     let part = event.part.as_deref().filter(|part| !part.is_empty());
     let name = match (message.fact(Fact::ProcessId), part, event.framework) {
-        (Some(pid), Some(part), _) => format!("Process {pid} ({part}) was ended"),
-        (Some(pid), None, _) => format!("Process {pid} was ended"),
-        (None, Some(part), Framework::Slurm) => format!("Processes of {part} were ended"),
-        (None, Some(part), _) => format!("{part} was ended"),
+        (Some(pid), Some(part), _) => format!("Process {pid} ({part}) was killed"),
+        (Some(pid), None, _) => format!("Process {pid} was killed"),
+        (None, Some(part), Framework::Slurm) => format!("Processes of {part} were killed"),
+        (None, Some(part), _) => format!("{part} was killed"),
         (None, None, Framework::NvidiaDriver) => {
-            "The driver lacked host memory for its own structures; it ends no process by that"
+            "The driver ran out of host memory for its own structures; it does not kill processes \
+             for this"
                 .to_owned()
         }
         (None, None, Framework::PyTorch) => "A data loader worker ran out of /dev/shm".to_owned(),
@@ -337,7 +346,7 @@ fn host(message: Message<'_>) -> Option<String> {
                 })
                 .or_else(|| {
                     (asked.is_none() && free.is_none()).then(|| {
-                        "The operating system ended a process to free host memory.".to_owned()
+                        "The operating system killed a process to free host memory.".to_owned()
                     })
                 });
         }

@@ -456,7 +456,7 @@ fn sglang_and_others_state_the_shortage() {
         row(
             "Ran out of memory when regular VAE decoding, retrying with tiled VAE decoding.",
             &[Cause::NoFailure],
-            &["tried again"],
+            &["retried"],
         )
         .without(&["--lowvram"]),
         row("OOM: Insufficient VRAM for model and cache", &[Cause::TooBig], &["--gpu_split"]),
@@ -480,7 +480,7 @@ fn explains_llama_cpp_failure_with_remedy() {
              sched_reserve: compute buffer allocation failed, retrying without pipeline \
              parallelism\n0.06.000.000 I main: server is listening\n",
             &[Cause::NoFailure],
-            &["tried again"],
+            &["retried"],
         )
         .without(&["lower:", "-ngl", "--fit-target"]),
         row(
@@ -528,13 +528,13 @@ fn explains_llama_cpp_failure_with_remedy() {
         row(
             "level=WARN source=sched.go:7 msg=\"gpu VRAM usage didn't recover within timeout\"",
             &[Cause::TakenBefore],
-            &["gpuws doctor", "not given its GPU memory back"],
+            &["gpuws doctor", "not released its GPU memory"],
         ),
         row(
             "llama_params_fit: failed to fit params to free device memory: n_gpu_layers already \
              set by user to 99, abort",
             &[Cause::NoFailure],
-            &["no -ngl"],
+            &["without -ngl"],
         ),
     ]);
 }
@@ -641,7 +641,7 @@ fn full_engine_cache_is_not_a_full_gpu() {
             "RMM failure at:/x/pool_memory_resource.hpp:7: Maximum pool size exceeded (failed to \
              allocate 3.0 GiB): std::bad_alloc",
             &[Cause::Limit],
-            &["own pool is full", "asked for 3 GiB"],
+            &["own pool is full", "requested 3 GiB"],
         ),
     ]);
 }

@@ -10,7 +10,7 @@ fn distinguishes_host_memory_from_gpu_memory() {
             "slurmstepd: error: Detected 2 oom_kill events in StepId=4711.batch. Some of the step \
              tasks have been OOM Killed.\nsrun: error: n1: task 0: Out Of Memory\n",
             &[Cause::HostMemory],
-            &["StepId=4711.batch", "--mem higher", "GPU memory has no part"],
+            &["StepId=4711.batch", "--mem higher", "GPU memory is not involved"],
         ),
         row(
             "memory: usage 16777216kB, limit 16777216kB, failcnt 99\nMemory cgroup out of memory: \
@@ -30,7 +30,7 @@ fn distinguishes_host_memory_from_gpu_memory() {
             "The node was low on resource: memory. Threshold quantity: 100Mi, available: 52Mi. \
              Container train was using 30Gi, request is 8Gi, has larger consumption of memory.",
             &[Cause::HostMemory],
-            &["train was ended", "resources.requests.memory higher"],
+            &["train was killed", "resources.requests.memory higher"],
         ),
         row(
             "    Reason:       OOMKilled\n    Exit Code:    137",
@@ -62,7 +62,7 @@ fn distinguishes_host_memory_from_gpu_memory() {
             "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] \
              (0x00000051) returned from _memdescAllocInternal(pMemDesc) @ mem_desc.c:1359",
             &[Cause::HostMemory],
-            &["it ends no process"],
+            &["it does not kill processes"],
         ),
     ]);
 }
@@ -112,7 +112,7 @@ fn reads_sizes_and_outcomes_of_library_messages() {
             "common_fit_params: failed to fit params to free device memory: n_gpu_layers already \
              set by user to 77, abort",
             &[Cause::NoFailure],
-            &["reports that it went on"],
+            &["reports that it continued"],
         )
         .without(&["was tried"]),
         // Trainers that continue.
@@ -186,7 +186,7 @@ fn distinguishes_host_memory_errors_from_kills() {
             "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.45 GiB for an array \
              with shape (1000000, 1000) and data type float64",
             &[Cause::HostMemory],
-            &["asked for 7.45 GiB", "less host memory"],
+            &["requested 7.45 GiB", "less host memory"],
         )
         .without(&["gpuws doctor"]),
         row("OSError: [Errno 12] Cannot allocate memory", &[Cause::HostMemory], &[]),

@@ -119,15 +119,16 @@ fn reasons_of_pools_and_compilers_state_the_figures() {
     let fragments = "Fragmented: 5 GiB of the allocator's memory is unused, but the request needs \
                      2 GiB in one block; ";
     let pieces = pool([2, 10, 5], 15);
-    let reason = format!("{fragments}no piece of them is large enough.");
+    let reason = format!("{fragments}no single block is large enough.");
     assert_reason(&pieces, Cause::Fragmented, &reason);
     let largest = OomFigures { largest_free: gib(1), ..pieces };
-    let reason = format!("{fragments}the largest piece has 1 GiB.");
+    let reason = format!("{fragments}the largest block has 1 GiB.");
     assert_reason(&largest, Cause::Fragmented, &reason);
     assert_reason(
         &pool([2, 10, 0], 15),
         Cause::Unnamed,
-        "The allocator was below its limit but the device was full: others hold the memory.",
+        "The allocator was below its limit, but the device was full: other processes hold the \
+         memory.",
     );
     let compiled = OomFigures { needs_at_least: gib(31), ..OomFigures::by(Xla) };
     let reason =
@@ -149,7 +150,8 @@ fn reasons_of_pools_and_compilers_state_the_figures() {
          memory was already in use, by another process or this one.",
     );
     let vllm = OomFigures { unused: None, in_use: None, ..message(Vllm, [20, 24, 9, 0, 0]) };
-    let reason = "15 GiB of the device were in use at startup; the message does not say by whom.";
+    let reason =
+        "15 GiB of the device were in use at startup; the message does not name the processes.";
     assert_reason(&vllm, Cause::Unnamed, reason);
 }
 
@@ -159,7 +161,7 @@ fn missing_figures_are_named() {
     let reason = "It requested 3 GiB; the message has no further figures.";
     assert_reason(&asked(3), Cause::NotTold, reason);
     let short = OomFigures { free: gib(1), ..asked(3) };
-    let reason = "Short by 2 GiB; the message does not say who holds the rest.";
+    let reason = "Short by 2 GiB; the message does not name the holders of the rest.";
     assert_reason(&short, Cause::NotTold, reason);
     let reason = "The message states neither the requested nor the free memory.";
     assert_reason(&OomFigures::by(MessageSource::Other), Cause::NotTold, reason);
@@ -169,7 +171,7 @@ fn missing_figures_are_named() {
 fn further_reasons_follow_the_first() {
     let too_big = OomFigures { process: gib(19), ..message(TorchExpandable, [6, 24, 5, 18, 0]) };
     let reasons = |shown: &OomFigures| explain(shown, None).reasons[1..].to_vec();
-    assert_eq!(reasons(&too_big), ["Nothing is cached, so emptying the cache gives nothing."]);
+    assert_eq!(reasons(&too_big), ["The cache is empty, so emptying it does not help."]);
     let cached = OomFigures { unused: mib(512), process: gib(19), ..too_big.clone() };
     let cache = "Not fragmentation: 1 GiB are missing and the cache has 512 MiB.";
     assert_eq!(reasons(&cached), [cache]);
@@ -180,9 +182,9 @@ fn further_reasons_follow_the_first() {
     let none = OomFigures { private_pools: gib(0), unused: None, ..too_big.clone() };
     assert_eq!(reasons(&none), [""; 0]);
     let elsewhere = OomFigures { backend: Some("hip".into()), unused: None, ..too_big.clone() };
-    let own = "Not an NVIDIA device: gpuws knows nothing beyond this message.";
+    let own = "Not an NVIDIA device: gpuws has only this message to go by.";
     assert_eq!(reasons(&elsewhere), [own]);
-    let beside = OomFigures {
+    let shared = OomFigures {
         others: vec![
             Other { pid: Pid(7), memory: mib(100) },
             Other { pid: Pid(8), memory: mib(50) },
@@ -190,7 +192,7 @@ fn further_reasons_follow_the_first() {
         unused: None,
         ..too_big
     };
-    assert_eq!(reasons(&beside), ["Other processes hold 150 MiB: PID 7 100 MiB, PID 8 50 MiB."]);
+    assert_eq!(reasons(&shared), ["Other processes hold 150 MiB: PID 7 100 MiB, PID 8 50 MiB."]);
 }
 
 #[test]
@@ -424,7 +426,7 @@ fn largest_process_takes_precedence_over_fragmentation() {
         diagnosis.reasons,
         [
             "Short by 12 MiB, which other processes hold: PID 2006998 20 GiB.",
-            "The cache has 300 MiB, but not in one piece with what is free."
+            "The cache has 300 MiB, but not contiguous with the free memory."
         ]
     );
     assert!(sets(&diagnosis)[1].starts_with("gpuws run --mem"), "{diagnosis:?}");

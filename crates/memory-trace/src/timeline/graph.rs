@@ -374,10 +374,10 @@ impl Graph<'_, '_> {
         }
         let _ = match sums.free_pieces {
             0 => write!(text, ", nothing wasted"),
-            1 => write!(text, ", {} wasted in one piece", amount(Bytes(sums.free))),
+            1 => write!(text, ", {} wasted in one block", amount(Bytes(sums.free))),
             many => write!(
                 text,
-                ", {} wasted in {} pieces, the largest {}",
+                ", {} wasted in {} blocks, the largest {}",
                 amount(Bytes(sums.free)),
                 thousands(many as u64),
                 amount(Bytes(sums.largest_free))
@@ -418,7 +418,8 @@ impl Graph<'_, '_> {
             None => "It ran to completion.".to_owned(),
         };
         let described = format!(
-            "Memory of device {} over {events} events. At most {} were held of the device and {} allocated; the program had at most {live} live at once. {end}",
+            "Memory of device {} over {events} events. At most {} were reserved and {} allocated; \
+             at most {live} were live at once. {end}",
             timeline.trace.device,
             amount(outcome.peak.reserved),
             amount(outcome.peak.in_use),

@@ -1,6 +1,6 @@
 //! The history of a replay, from which the picture is drawn.
 
-use crate::replay::{Level, Witness};
+use crate::replay::{Level, Observer};
 use crate::workload::{InitialAllocation, Step, StepKind, Workload};
 use gpu_allocator_policy::{Allocation, ModelMemory};
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl History {
     }
 }
 
-impl Witness for History {
+impl Observer for History {
     fn begun(&mut self, index: usize, held: InitialAllocation, given: &Allocation) {
         self.begin(held.slot, given.size().0, 0, Origin::Start(index));
     }

@@ -119,7 +119,7 @@ pub(super) fn draw(
     let _ = writeln!(svg, "<path class=\"asked\" d=\"{}\"/>", path.text());
     let _ = writeln!(
         svg,
-        "<text class=\"small end\" x=\"{}\" y=\"{}\">asked</text>",
+        "<text class=\"small end\" x=\"{}\" y=\"{}\">requested</text>",
         LEFT - 8,
         y + ROW.0 - 4
     );
@@ -147,9 +147,9 @@ fn outline(svg: &mut String, segments: &[SegmentMap], rows: &Rows) {
             segment.stream.map_or(String::new(), |stream| format!(", stream {}", stream.0));
         let free = match sums.free_pieces {
             0 => "nothing free".to_owned(),
-            1 => format!("{} free in one piece", amount(Bytes(sums.free))),
+            1 => format!("{} free in one block", amount(Bytes(sums.free))),
             pieces => format!(
-                "{} free in {pieces} pieces, the largest {}",
+                "{} free in {pieces} blocks, the largest {}",
                 amount(Bytes(sums.free)),
                 amount(Bytes(sums.largest_free))
             ),

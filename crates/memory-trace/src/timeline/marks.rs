@@ -47,7 +47,7 @@ impl Timeline<'_> {
         let what = first.kind.words();
         match marks.len() {
             1 => format!("{what}: {} at event {event}", amount(size)),
-            many => format!("{what}: {many} times from event {event} on, {} at most", amount(size)),
+            many => format!("{what}: {many} times since event {event}, at most {}", amount(size)),
         }
     }
 
@@ -76,8 +76,9 @@ impl Timeline<'_> {
         if !of_program.is_empty() {
             return of_program;
         }
-        let telling: Vec<_> = self.stacks.frames(stack).skip_while(|call| is_usual(call)).collect();
-        if telling.is_empty() { self.stacks.frames(stack).collect() } else { telling }
+        let informative: Vec<_> =
+            self.stacks.frames(stack).skip_while(|call| is_usual(call)).collect();
+        if informative.is_empty() { self.stacks.frames(stack).collect() } else { informative }
     }
 
     /// Returns the call site of an allocation: the innermost frame outside libraries, or, if there

@@ -1,6 +1,6 @@
 (function () {
-  var told = document.getElementById("told");
-  var said = told.textContent;
+  var details = document.getElementById("details");
+  var said = details.textContent;
   var kept = null;
   function words(target) {
     var shape = target && target.closest ? target.closest("svg *") : null;
@@ -11,13 +11,13 @@
     if (kept) kept.classList.remove("chosen");
     kept = target;
     if (kept) kept.classList.add("chosen");
-    told.textContent = words(kept) || said;
+    details.textContent = words(kept) || said;
   }
   document.addEventListener("mouseover", function (event) {
-    if (!kept) told.textContent = words(event.target) || said;
+    if (!kept) details.textContent = words(event.target) || said;
   });
   document.addEventListener("click", function (event) {
-    if (told.contains(event.target)) return;
+    if (details.contains(event.target)) return;
     keep(event.target !== kept && words(event.target) ? event.target : null);
   });
   document.addEventListener("keydown", function (event) {

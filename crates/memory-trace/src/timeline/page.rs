@@ -12,9 +12,9 @@ const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("page.css");
 /// The digests that the page permits: those of [`SCRIPT`] and of the two styles. The browser does
 /// not run anything else, even if a recording injects it.
-const SCRIPT_DIGEST: &str = "Vu0P5BosVtgsx7ztnGkPsF1SmRjsa4lcPpz/W6ykFxw=";
+const SCRIPT_DIGEST: &str = "VytKdmBk6lQVpaiL1nStAt8GWutyp6zaGMivMh1PYw0=";
 const STYLE_DIGESTS: [&str; 2] = [
-    "8D9qMX21b23WW8AfCgCcRfz6vGVYv5H7y/NttWjlV6M=",
+    "vuDK2C0EzjuGtuo2tSXRmC1/Nsq4bwYNItRQAHdO/8U=",
     "uLIODvKiWppgbwV3qjFNdzzoPiPwi0b9afBiJY7Ohq0=",
 ];
 /// The number of rows in the list of the largest allocations at the peak.
@@ -31,7 +31,8 @@ pub fn page(timelines: &[Timeline<'_>]) -> String {
          <meta name=\"referrer\" content=\"no-referrer\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>GPU memory of {}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
-         <p id=\"told\">Point at a band, a mark or a segment to read what it is; click to keep it, click again to let it go.</p>\n",
+         <p id=\"details\">Point at a band, a mark or a segment to see its details; click to pin \
+         them, click again to unpin.</p>\n",
         escape_markup(name, 80)
     );
     for timeline in timelines {
@@ -72,7 +73,9 @@ impl Timeline<'_> {
         }
         let _ = writeln!(
             page,
-            "<table>\n<caption>Largest allocations at event {}</caption>\n<tr><th>together</th><th>allocations</th><th>from event</th><th>asked for by</th></tr>",
+            "<table>\n<caption>Largest allocations at event \
+             {}</caption>\n<tr><th>total</th><th>allocations</th><th>from event</th><th>requested \
+             by</th></tr>",
             thousands(self.event_at(at) as u64)
         );
         for ((size, before, asked_by), Group { count, events }) in largest {

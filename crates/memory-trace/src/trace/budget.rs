@@ -1,7 +1,7 @@
 //! The memory budget of reading a recording.
 
 use super::Limits;
-use super::error::{Place, Problem, TraceError};
+use super::error::{Location, Problem, TraceError};
 use std::cell::Cell;
 
 /// The minimum budget, for small files.
@@ -75,8 +75,8 @@ impl Exceeded {
     }
 
     /// Returns the error of `what` exceeding the limit at this place in the file.
-    pub(super) fn at(self, place: Place, what: impl Into<String>) -> TraceError {
-        TraceError::new(place, self.by(what))
+    pub(super) fn at(self, location: Location, what: impl Into<String>) -> TraceError {
+        TraceError::new(location, self.by(what))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The invariants of every recording, regardless of the program that made it.
 
-use super::error::{Place, TraceError};
+use super::error::{Location, TraceError};
 use super::{DeviceTrace, Segment};
 
 /// The largest valid size: a PiB, more than any device has.
@@ -11,20 +11,23 @@ pub(crate) const ADDRESSES: u64 = 1 << 63;
 
 /// Checks that a device's segments are consistent.
 pub(crate) fn device(trace: &DeviceTrace) -> Result<(), TraceError> {
-    let place = |what: String| Place::Entry(format!("{what} of device {}", trace.device));
+    let location = |what: String| Location::Entry(format!("{what} of device {}", trace.device));
     for segment in trace.segments.iter().flatten() {
-        let at = || place(format!("the segment at {:#x}", segment.address));
+        let at = || location(format!("the segment at {:#x}", segment.address));
         let blocks = segment.blocks.iter();
         let mut sizes = blocks.map(|block| block.size).chain([segment.size]);
         if segment.address >= ADDRESSES || sizes.any(|size| size > MAX_SIZE) {
-            return Err(TraceError::malformed(at(), "an address or a size beyond any device"));
+            return Err(TraceError::malformed(
+                at(),
+                "an address or size larger than any device has",
+            ));
         }
         blocks_of(segment)
             .map_err(|inconsistent| TraceError::malformed(at(), inconsistent.what))?;
     }
     let mut segments = trace.segments.clone().unwrap_or_default();
     order(&mut segments).map_err(|(one, other)| {
-        let at = place(format!("the segment at {one:#x}"));
+        let at = location(format!("the segment at {one:#x}"));
         TraceError::malformed(at, format!("it overlaps the one at {other:#x}"))
     })
 }
@@ -35,11 +38,11 @@ pub(crate) fn blocks_of(segment: &Segment) -> Result<(), Inconsistent> {
     for (index, block) in segment.blocks.iter().enumerate() {
         let wrong = |what: String| Err(Inconsistent { block: Some(index), what });
         if block.size == 0 {
-            return wrong("a block of no bytes".to_owned());
+            return wrong("a block of zero bytes".to_owned());
         }
         if block.address != end {
             let address = block.address;
-            return wrong(format!("a block at {address:#x} where one at {end:#x} must follow"));
+            return wrong(format!("a block at {address:#x}, expected at {end:#x}"));
         }
         // Neither sum overflows, because sizes are at most MAX_SIZE and addresses are below
         // ADDRESSES.
@@ -51,7 +54,7 @@ pub(crate) fn blocks_of(segment: &Segment) -> Result<(), Inconsistent> {
     }
     if end != segment.address + segment.size {
         let (covered, size) = (end - segment.address, segment.size);
-        let what = format!("the blocks make up {covered} bytes of a segment of {size}");
+        let what = format!("the blocks cover {covered} bytes of a segment of {size}");
         return Err(Inconsistent { block: None, what });
     }
     Ok(())
@@ -93,16 +96,16 @@ mod tests {
         for (segments, expected) in [
             (vec![segment(0, &[(0, 5), (5, 3)], 8), segment(8, &[(8, 1)], 1)], ""),
             (vec![segment(ADDRESSES - 1, &[(ADDRESSES - 1, MAX_SIZE)], MAX_SIZE)], ""),
-            (vec![segment(ADDRESSES, &[(ADDRESSES, 1)], 1)], "beyond any device"),
-            (vec![segment(0, &[(0, MAX_SIZE + 1)], 1)], "beyond any device"),
-            (vec![segment(0, &[], MAX_SIZE + 1)], "beyond any device"),
+            (vec![segment(ADDRESSES, &[(ADDRESSES, 1)], 1)], "larger than any device"),
+            (vec![segment(0, &[(0, MAX_SIZE + 1)], 1)], "larger than any device"),
+            (vec![segment(0, &[], MAX_SIZE + 1)], "larger than any device"),
             (
                 vec![segment(0, &[(0, half), (half, half), (MAX_SIZE, 1)], MAX_SIZE)],
                 "after its segment",
             ),
-            (vec![segment(0, &[(0, 0)], 1)], "a block of no bytes"),
-            (vec![segment(0, &[(0, 2), (3, 1)], 4)], "a block at 0x3 where one at 0x2 must follow"),
-            (vec![segment(0, &[(0, 2)], 3)], "the blocks make up 2 bytes of a segment of 3"),
+            (vec![segment(0, &[(0, 0)], 1)], "a block of zero bytes"),
+            (vec![segment(0, &[(0, 2), (3, 1)], 4)], "a block at 0x3, expected at 0x2"),
+            (vec![segment(0, &[(0, 2)], 3)], "the blocks cover 2 bytes of a segment of 3"),
             (
                 vec![segment(8, &[(8, 1)], 1), segment(0, &[(0, 9)], 9)],
                 "it overlaps the one at 0x8",

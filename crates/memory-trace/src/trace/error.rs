@@ -5,15 +5,15 @@ use std::fmt;
 
 /// Why a recording could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("read the recording{place}: {problem}")]
+#[error("read the recording{location}: {problem}")]
 pub struct TraceError {
-    place: Place,
+    location: Location,
     problem: Problem,
 }
 
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// The file as a whole.
     Whole,
     /// A byte, counted from 0.
@@ -64,17 +64,17 @@ pub enum Problem {
 }
 
 impl TraceError {
-    pub(crate) fn new(place: Place, problem: Problem) -> Self {
-        TraceError { place, problem }
+    pub(crate) fn new(location: Location, problem: Problem) -> Self {
+        TraceError { location, problem }
     }
 
-    pub(crate) fn malformed(place: Place, what: impl Into<String>) -> Self {
-        TraceError::new(place, Problem::Malformed { what: what.into() })
+    pub(crate) fn malformed(location: Location, what: impl Into<String>) -> Self {
+        TraceError::new(location, Problem::Malformed { what: what.into() })
     }
 
     /// Returns the place of the problem.
-    pub fn place(&self) -> &Place {
-        &self.place
+    pub fn location(&self) -> &Location {
+        &self.location
     }
 
     /// Returns the problem.
@@ -106,13 +106,13 @@ impl TraceError {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Whole => Ok(()),
-            Place::Byte(offset) => write!(f, " at byte {offset}"),
-            Place::Line(line) => write!(f, " at line {line}"),
-            Place::Entry(entry) => write!(f, " at {entry}"),
+            Location::Whole => Ok(()),
+            Location::Byte(offset) => write!(f, " at byte {offset}"),
+            Location::Line(line) => write!(f, " at line {line}"),
+            Location::Entry(entry) => write!(f, " at {entry}"),
         }
     }
 }
@@ -156,51 +156,51 @@ mod tests {
     #[test]
     fn every_problem_has_text_and_remedy() {
         let text = |text: &str| text.to_owned();
-        for (place, problem, expected, remedy) in [
+        for (location, problem, expected, remedy) in [
             (
-                Place::Whole,
+                Location::Whole,
                 Problem::UnknownFormat,
                 "read the recording: unrecognised format",
                 "use a torch",
             ),
             (
-                Place::Byte(7),
+                Location::Byte(7),
                 Problem::Truncated { what: text("x") },
                 "read the recording at byte 7: the file is truncated: x",
                 "copy",
             ),
             (
-                Place::Line(7),
+                Location::Line(7),
                 Problem::Code { opcode: "REDUCE", wanted: text("") },
                 "at line 7: REDUCE would execute code",
                 "a memory snapshot",
             ),
             (
-                Place::Whole,
+                Location::Whole,
                 Problem::Code { opcode: "GLOBAL", wanted: text("os") },
                 "GLOBAL imports 'os', which",
                 "a memory snapshot",
             ),
             (
-                Place::Entry(text("a[0]")),
+                Location::Entry(text("a[0]")),
                 Problem::Malformed { what: text("x") },
                 "recording at a[0]: x",
                 "re-record",
             ),
             (
-                Place::Whole,
+                Location::Whole,
                 Problem::TooMuch { what: "bytes", limit: 5 },
                 "more than 5 bytes",
                 "record fewer",
             ),
             (
-                Place::Whole,
+                Location::Whole,
                 Problem::Memory { what: text("x"), limit: 1 << 20 },
                 "x exceeds the memory limit of 1 MiB",
                 "recordings do not",
             ),
         ] {
-            let error = TraceError::new(place, problem);
+            let error = TraceError::new(location, problem);
             assert!(error.to_string().contains(expected), "{error}");
             assert!(error.remedy().starts_with(remedy), "{error}: {}", error.remedy());
         }

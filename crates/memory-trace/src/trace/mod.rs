@@ -11,7 +11,7 @@ mod stacks;
 mod torch;
 
 pub use dump::dumped;
-pub use error::{Place, Problem, TraceError};
+pub use error::{Location, Problem, TraceError};
 pub use gpu_allocator_policy::{RecordedBlock, Segment, SegmentKind};
 pub use native::Writer;
 pub use stacks::{Frame, StackId, Stacks};
@@ -78,12 +78,12 @@ impl Recording {
     pub fn read_within(bytes: &[u8], limits: Limits) -> Result<Self, TraceError> {
         if bytes.len() as u64 > limits.bytes {
             let problem = Problem::TooMuch { what: "bytes", limit: limits.bytes };
-            return Err(TraceError::new(Place::Whole, problem));
+            return Err(TraceError::new(Location::Whole, problem));
         }
         match bytes {
             [] => {
                 let what = "it is empty".to_owned();
-                Err(TraceError::new(Place::Whole, Problem::Truncated { what }))
+                Err(TraceError::new(Location::Whole, Problem::Truncated { what }))
             }
             // Protocol 2 and later start with this byte; PyTorch writes only these.
             [0x80, ..] => torch::read(bytes, limits),
@@ -91,7 +91,7 @@ impl Recording {
             _ if rmm::is_log(bytes) => rmm::read(bytes, limits),
             // The first two protocols start with any opcode, and all end with STOP.
             [b'(' | b']' | b'}' | b'c', ..] | [.., b'.'] => torch::read(bytes, limits),
-            _ => Err(TraceError::new(Place::Whole, Problem::UnknownFormat)),
+            _ => Err(TraceError::new(Location::Whole, Problem::UnknownFormat)),
         }
     }
 }

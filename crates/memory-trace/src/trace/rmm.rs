@@ -8,7 +8,7 @@
 
 use super::budget::Budget;
 use super::check::{ADDRESSES, MAX_SIZE};
-use super::error::{Place, TraceError, shown};
+use super::error::{Location, TraceError, shown};
 use super::{Action, DeviceTrace, Event, Format, Limits, Recording};
 
 const HEADER: &[u8] = b"Thread,Time,Action,Pointer,Size,Stream";
@@ -36,7 +36,7 @@ pub(super) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError
             Ok(Some(row)) => row,
             Ok(None) => continue,
             Err(_) if !whole && !events.is_empty() => continue,
-            Err(what) => return Err(TraceError::malformed(Place::Line(index as u64 + 1), what)),
+            Err(what) => return Err(TraceError::malformed(Location::Line(index as u64 + 1), what)),
         };
         // Threads write slightly out of order; a time that falls by half a day starts a new day.
         if row.time_us + DAY_US / 2 < last {
@@ -45,7 +45,7 @@ pub(super) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError
         last = row.time_us;
         budget
             .room(&mut events, row.actions.len())
-            .map_err(|full| full.at(Place::Line(index as u64 + 1), "an event"))?;
+            .map_err(|full| full.at(Location::Line(index as u64 + 1), "an event"))?;
         let time_us = row.time_us + days * DAY_US;
         events.extend(row.actions.iter().map(|&action| Event {
             action,
@@ -95,7 +95,7 @@ fn row(line: &[u8]) -> Result<Option<Row>, String> {
     let stream =
         self::address(stream).ok_or_else(|| format!("the stream is '{}'", shown(stream)))?;
     if let Some(more) = fields.next() {
-        return Err(format!("'{}' follows the stream", shown(more)));
+        return Err(format!("unexpected '{}' after the stream", shown(more)));
     }
     if size == 0 {
         return Ok(None);

@@ -10,7 +10,7 @@ use gpu_core::Bytes;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
     /// The files lack the dimensions of the architecture.
-    #[error("size the model '{0}': its files do not tell its layers, heads and widths")]
+    #[error("size the model '{0}': its files lack layer, head and width counts")]
     Shape(String),
 }
 
@@ -263,6 +263,34 @@ mod tests {
         let (tied, own) = (of(true, Engine::Transformers), of(false, Engine::Transformers));
         assert_eq!(tied.weights + Bytes(embedding), own.weights);
         assert_eq!(tied.pinned, Bytes(0));
+    }
+
+    #[test]
+    fn output_without_a_matrix_uses_that_of_the_input_if_tied_or_in_llama_cpp() {
+        let vector = Tensor {
+            name: "output_norm.weight".to_owned(),
+            encoding: Encoding::F32,
+            shape: vec![10],
+            bytes: Bytes(40),
+        };
+        let matrix = |name: &str| Tensor {
+            name: name.to_owned(),
+            encoding: Encoding::F16,
+            shape: vec![10, 10],
+            bytes: Bytes(200),
+        };
+        let tied = |tied, engine, output: bool| {
+            let mut model = model(shape(tied));
+            model.tensors = vec![matrix("token_embd.weight"), vector.clone()];
+            model.tensors.extend(output.then(|| matrix("output.weight")));
+            chain(&model, &Run::new(engine, 256)).unwrap().tied
+        };
+        for engine in [Engine::LlamaCpp, Engine::Vllm, Engine::Transformers] {
+            let is_always = engine == Engine::LlamaCpp;
+            assert_eq!(tied(true, engine, false), Bytes(200));
+            assert_eq!(tied(false, engine, false), Bytes(if is_always { 200 } else { 0 }));
+            assert_eq!(tied(true, engine, true), Bytes(0));
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub const OVERHEADS: &[Overhead] = &[
         source: "pytorch#107667, InvokeAI#9413, unsloth-zoo#1053, LMCache#4019; measured on an H200",
     },
     Overhead {
-        what: "constant of Ollama for each device",
+        what: "constant in Ollama, per device",
         least_mib: 377,
         most_mib: 457,
         source: "ollama#10765, ollama#3241",
@@ -46,13 +46,13 @@ pub const OVERHEADS: &[Overhead] = &[
         source: "logs of common_memory_breakdown_print",
     },
     Overhead {
-        what: "workspace of cuBLAS for each handle and stream, 32 MiB on Hopper",
+        what: "cuBLAS workspace per handle and stream, 32 MiB on Hopper",
         least_mib: 8,
         most_mib: 32,
         source: "CUDABlas.cpp of PyTorch",
     },
     Overhead {
-        what: "workspace of cuBLASLt, 32 MiB from Hopper on",
+        what: "cuBLASLt workspace, 32 MiB on Hopper and later",
         least_mib: 1,
         most_mib: 32,
         source: "pytorch PR#120925",

@@ -278,3 +278,6 @@ fn narrower(to: Encoding) -> Option<Encoding> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests;

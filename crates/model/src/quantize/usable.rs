@@ -13,16 +13,16 @@ pub enum Unusable {
     #[error("{0} does not load GGUF files")]
     Gguf(Engine),
     /// The engine does not load checkpoints quantized by this method.
-    #[error("{0} does not load a checkpoint that is quantized by {1}")]
+    #[error("{0} does not load checkpoints quantized with {1}")]
     Method(Engine, String),
     /// The engine has no weights in the scheme.
     #[error("{0} cannot load weights in {1}")]
     Scheme(Engine, &'static str, &'static str),
     /// The checkpoint is already quantized.
-    #[error("the checkpoint is quantized by {0} already")]
+    #[error("the checkpoint is already quantized with {0}")]
     Again(String),
     /// The engine does not support this encoding for the context.
-    #[error("{0} does not keep keys and values in {1}")]
+    #[error("{0} does not support keys and values in {1}")]
     Cache(Engine, &'static str),
 }
 
@@ -31,7 +31,7 @@ impl Unusable {
     pub fn remedy(&self) -> String {
         match self {
             Unusable::Gguf(_) => {
-                "--engine llama.cpp works, or take the checkpoint in safetensors".to_owned()
+                "use --engine llama.cpp, or the checkpoint in safetensors".to_owned()
             }
             Unusable::Method(engine, method) => {
                 let others = [Engine::Vllm, Engine::Transformers].into_iter();
@@ -51,7 +51,7 @@ impl Unusable {
                 }
             }
             Unusable::Scheme(engine, _, others) => {
-                format!("with {engine}, --weights takes {others} instead")
+                format!("with {engine}, use --weights {others}")
             }
             Unusable::Again(_) => {
                 "omit --weights, name a GGUF mixture for llama.cpp, or name the directory of the \
@@ -190,7 +190,7 @@ pub fn kernels(model: &Model, run: &Run, capability: (u32, u32)) -> Option<Strin
     (has < needs).then(|| {
         let (major, minor) = capability;
         format!(
-            "compute capability {major}.{minor}, and {what} needs {}.{}",
+            "compute capability {major}.{minor}, but {what} needs {}.{}",
             needs / 10,
             needs % 10
         )
@@ -398,5 +398,32 @@ mod tests {
         for (scheme, method) in SCHEMES {
             assert!(Scheme::named(scheme).is_some() && least(method, Engine::Vllm).is_some());
         }
+    }
+
+    #[test]
+    fn option_for_keys_and_values_follows_the_engine() {
+        let option = |engine, keys: &str| {
+            let keys = Encoding::named(keys).expect(keys);
+            cache_option(&Run { keys, ..Run::new(engine, 256) })
+        };
+        for (keys, expected) in [
+            ("F16", ""),
+            ("BF16", " -ctk bf16 -ctv bf16"),
+            ("F32", " -ctk f32 -ctv f32"),
+            ("Q8_0", " -fa on -ctk q8_0 -ctv q8_0"),
+            ("Q4_1", " -fa on -ctk q4_1 -ctv q4_1"),
+            ("IQ4_NL", " -fa on -ctk iq4_nl -ctv iq4_nl"),
+        ] {
+            assert_eq!(option(Engine::LlamaCpp, keys), expected);
+        }
+        for (keys, expected) in [
+            ("F16", ""),
+            ("BF16", ""),
+            ("F8_E4M3", " --kv-cache-dtype fp8"),
+            ("F8_E5M2", " --kv-cache-dtype fp8_e5m2"),
+        ] {
+            assert_eq!(option(Engine::Vllm, keys), expected);
+        }
+        assert_eq!(option(Engine::Transformers, "BF16"), "");
     }
 }

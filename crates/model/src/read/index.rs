@@ -21,10 +21,10 @@ pub enum IndexError {
     #[error("read the index: {0} bytes are more than 64 MiB")]
     TooLarge(u64),
     /// A file name is a path or a hidden file.
-    #[error("read the index: '{0}' is not the name of a file beside it")]
+    #[error("read the index: '{0}' is not a file name in its directory")]
     Path(String),
     /// The index does not name any file.
-    #[error("read the index: it names no file")]
+    #[error("read the index: it does not name any file")]
     Empty,
 }
 

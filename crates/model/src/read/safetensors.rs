@@ -51,13 +51,13 @@ pub enum SafetensorsError {
     #[error("read the header's length: the file has {0} bytes, fewer than 8")]
     TooSmall(u64),
     /// The file is a Git LFS pointer.
-    #[error("read the header: the file is a pointer of Git LFS; fetch its data")]
+    #[error("read the header: the file is a Git LFS pointer; fetch its data")]
     Pointer,
     /// The header is longer than the format permits.
     #[error("read the header: {0} bytes are more than the format's 100,000,000")]
     TooLarge(u64),
     /// The file ends before the header does.
-    #[error("read the header: it claims {claimed} bytes, and {present} follow")]
+    #[error("read the header: it claims {claimed} bytes, but only {present} follow")]
     Truncated {
         /// The claimed length.
         claimed: u64,
@@ -83,7 +83,7 @@ pub enum SafetensorsError {
     },
     /// A tensor overlaps another, leaves a gap before it, or ends before it starts.
     #[error(
-        "read tensor '{tensor}': it is at {start}..{end}, and the data before it ends at {expected}"
+        "read tensor '{tensor}': it is at {start}..{end}, but the previous data ends at {expected}"
     )]
     Offset {
         /// The tensor.
@@ -97,7 +97,7 @@ pub enum SafetensorsError {
     },
     /// The offsets of a tensor do not span the bytes of its shape.
     #[error(
-        "read tensor '{tensor}': its shape takes {needed} bytes, and its offsets span {spanned}"
+        "read tensor '{tensor}': its shape needs {needed} bytes, but its offsets span {spanned}"
     )]
     Size {
         /// The tensor.
@@ -114,7 +114,7 @@ pub enum SafetensorsError {
     #[error("read tensor '{0}': its size is too large to count")]
     Overflow(String),
     /// The file is shorter or longer than its header and tensors.
-    #[error("read the data: header and tensors take {needed} bytes, and the file has {length}")]
+    #[error("read the data: header and tensors take {needed} bytes, but the file has {length}")]
     Length {
         /// The bytes of header and tensors.
         needed: u64,
@@ -268,7 +268,7 @@ impl<'de> Visitor<'de> for MetadataVisitor {
     type Value = Metadata;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of texts")
+        f.write_str("an object with string values")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metadata, A::Error> {
@@ -386,7 +386,7 @@ mod tests {
         let error = refusal(two, 3);
         assert_eq!(
             error.to_string(),
-            "read tensor 'b': it is at 1..3, and the data before it ends at 2"
+            "read tensor 'b': it is at 1..3, but the previous data ends at 2"
         );
     }
 

@@ -353,3 +353,38 @@ fn members(classes: &[Vec<usize>], walk: Vec<(usize, usize)>) -> Vec<(usize, usi
     };
     walk.into_iter().map(&mut member).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Room;
+    use super::super::plan::tests::layer;
+    use super::*;
+    use gpu_core::Route;
+
+    #[test]
+    fn orders_worth_searching_are_as_given_by_speed_by_capacity_and_along_fast_routes() {
+        let gpu = |at: u64, speed: u64, capacity: u64| Room {
+            bytes_per_second: speed,
+            ..Room::gpu(format!("GPU {at}"), Bytes(capacity))
+        };
+        let rooms = vec![gpu(0, 10, 9), gpu(1, 30, 8), Room::cpu(Bytes(1)), gpu(3, 20, 7)];
+        let rate = |pair: (usize, usize)| match (pair.0.min(pair.1), pair.0.max(pair.1)) {
+            (0, 3) | (1, 3) => 100,
+            _ => 1,
+        };
+        let route = |from, to| Route { bytes_per_second: rate((from, to)), ..Route::default() };
+        let routes = (0..4).map(|from| (0..4).map(|to| route(from, to)).collect()).collect();
+        let rooms = Rooms { rooms, routes };
+        let orders = |cpu_first: bool, usable: &[usize]| {
+            let chain = Chain { layers: vec![layer(0)], cpu_first, ..Chain::default() };
+            let objective = Objective::Latency;
+            Search { chain: &chain, rooms: &rooms, objective, skipped: 0 }.orders(usable)
+        };
+        let all = [0, 1, 2, 3];
+        let expected = [[0, 1, 3, 2], [1, 3, 0, 2], [0, 1, 3, 2], [0, 3, 1, 2]];
+        assert_eq!(orders(false, &all), expected);
+        let expected = [[2, 0, 1, 3], [2, 1, 3, 0], [2, 0, 1, 3], [2, 0, 3, 1]];
+        assert_eq!(orders(true, &all), expected);
+        assert_eq!(orders(false, &[3]), [[3]]);
+    }
+}

@@ -227,4 +227,18 @@ mod tests {
         assert!(!svg.contains("<script") && !svg.contains('\u{1b}'), "{svg}");
         assert!(!svg.contains(&"x".repeat(MAX_NAME_CHARS)), "{svg}");
     }
+
+    #[test]
+    fn lengths_are_in_proportion_and_within_the_bar() {
+        for (bytes, longest, expected) in [
+            (0, 10, 0),
+            (5, 10, BAR / 2),
+            (10, 10, BAR),
+            (20, 10, BAR),
+            (u64::MAX, 1, BAR),
+            (1, 0, BAR),
+        ] {
+            assert_eq!(length(Bytes(bytes), Bytes(longest)), expected, "{bytes} of {longest}");
+        }
+    }
 }

@@ -159,7 +159,7 @@ impl Split {
         for lack in &self.lacks {
             if let Some(room) = rooms.rooms.get(lack.room) {
                 reasons.push(format!(
-                    "{} lacks {}: it needs {} and has {}",
+                    "{} is short by {}: it needs {} and has {}",
                     room.name,
                     amount(lack.needs.saturating_sub(lack.has)),
                     amount(lack.needs),
@@ -180,9 +180,9 @@ fn reason(layers: &[Layer], room: Option<&Room>) -> String {
     let bytes = amount(layers.iter().map(Layer::bytes).sum());
     match room {
         _ if layers.iter().all(|layer| layer.pinned) => {
-            format!("{names} ({bytes}) in the memory of the CPU: the engine keeps it there")
+            format!("{names} ({bytes}) in CPU memory: the engine keeps it there")
         }
-        None => format!("{names} ({bytes}) fits nowhere"),
+        None => format!("{names} ({bytes}) does not fit anywhere"),
         Some(room) => match room.kind {
             RoomKind::Gpu => format!("{names} ({bytes}) on {}", room.name),
             RoomKind::Cpu | RoomKind::Disk => {
@@ -378,4 +378,69 @@ pub(super) fn may_follow(chain: &Chain, from: RoomKind, to: RoomKind) -> bool {
 /// Returns the room of pinned layers: the first CPU.
 pub(super) fn pinned_room(rooms: &Rooms) -> Option<usize> {
     rooms.first(RoomKind::Cpu)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::need::Position;
+
+    pub(in super::super) fn layer(at: usize) -> Layer {
+        Layer {
+            name: format!("layer {at}"),
+            position: Position::Block(at),
+            weights: Bytes(4096),
+            context: Bytes(0),
+            parts: Vec::new(),
+            reads: Bytes(0),
+            operations: 0,
+            crossing: Bytes(1000),
+            buffer: Bytes(0),
+            pipelined: Bytes(0),
+            buffer_without_experts: Bytes(0),
+            entry: Bytes(0),
+            joined: false,
+            pinned: false,
+        }
+    }
+
+    #[test]
+    fn reasons_join_moved_parts_of_consecutive_layers() {
+        let experts = vec![Kind::ExpertUp, Kind::ExpertDown];
+        let part =
+            |kind| Part { kind, bytes: Bytes(1024), elements: 0, reads: Bytes(0), operations: 0 };
+        let parts = vec![part(Kind::ExpertUp), part(Kind::ExpertDown), part(Kind::ExpertGate)];
+        let layers = (0..8).map(|at| Layer { parts: parts.clone(), ..layer(at) }).collect();
+        let chain = Chain { layers, ..Chain::default() };
+        let rooms = Rooms::new(vec![Room::gpu("CUDA0", Bytes(1)), Room::cpu(Bytes(1))]);
+        let moved = |layer, kinds: &[Kind]| Moved { layer, kinds: kinds.to_vec(), room: 1 };
+        let split = Split {
+            rooms: vec![Some(0); 8],
+            moved: vec![
+                moved(2, &experts),
+                moved(3, &experts),
+                moved(4, &experts),
+                moved(6, &experts),
+                moved(7, &[Kind::ExpertUp]),
+            ],
+            used: Vec::new(),
+            nanos: Vec::new(),
+            lacks: vec![Lack { room: 0, needs: Bytes(5 << 20), has: Bytes(2 << 20) }],
+            unplaced: 0,
+            count: 1,
+            last_resort: RoomKind::Gpu,
+            is_optimal: false,
+        };
+        let why = "on cpu: the rest of these layers leaves no room for them";
+        assert_eq!(
+            split.reasons(&chain, &rooms),
+            [
+                "layer 0 to layer 7 (32 KiB) on CUDA0".to_owned(),
+                format!("the experts of layer 2 to layer 4 (6 KiB) {why}"),
+                format!("the experts of layer 6 (2 KiB) {why}"),
+                format!("the experts of layer 7 (1 KiB) {why}"),
+                "CUDA0 is short by 3 MiB: it needs 5 MiB and has 2 MiB".to_owned(),
+            ]
+        );
+    }
 }

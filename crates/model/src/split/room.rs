@@ -30,6 +30,8 @@ pub struct Room {
     /// The CUDA compute capability, major and minor; `None` if it is unknown, or if the room is not
     /// a GPU.
     pub compute_capability: Option<(u32, u32)>,
+    /// Whether other programs of the host can take the memory, too.
+    pub is_shared: bool,
 }
 
 impl Room {
@@ -40,7 +42,21 @@ impl Room {
         let kind = RoomKind::Gpu;
         let name = name.into();
         let compute_capability = None;
-        Room { name, kind, capacity, bytes_per_second, operations_per_second, compute_capability }
+        Room {
+            name,
+            kind,
+            capacity,
+            bytes_per_second,
+            operations_per_second,
+            compute_capability,
+            is_shared: false,
+        }
+    }
+
+    /// Sets whether other programs of the host can take the memory.
+    #[must_use]
+    pub fn shared(self, is_shared: bool) -> Room {
+        Room { is_shared, ..self }
     }
 
     /// Sets the speeds to the peaks of a GPU, and its compute capability, where known.
@@ -74,6 +90,7 @@ impl Room {
             bytes_per_second: 2_000_000_000,
             operations_per_second: 1_000_000_000_000,
             compute_capability: None,
+            is_shared: false,
         }
     }
 

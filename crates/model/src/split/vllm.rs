@@ -213,4 +213,14 @@ mod tests {
         assert_eq!(pipeline(30, 4), [7, 8, 8, 7]);
         assert_eq!(pipeline(3, 0), [3]);
     }
+
+    #[test]
+    fn only_a_share_of_each_gpu_is_usable() {
+        let room = |name: &str, bytes| crate::split::Room::gpu(name, Bytes(bytes));
+        let cpu = crate::split::Room::cpu(Bytes(1000));
+        let rooms = Rooms::new(vec![room("a", 1000), room("b", 50), cpu]);
+        let capacities: Vec<u64> =
+            usable(&rooms).rooms.iter().map(|room| room.capacity.0).collect();
+        assert_eq!(capacities, [980, 49, 1000]);
+    }
 }

@@ -108,7 +108,7 @@ fn reasons_name_layers_and_shortage() {
     let reasons = split.reasons(&chain, &rooms).join("\n");
     assert!(reasons.contains("the engine keeps it there"), "{reasons}");
     assert!(reasons.contains(" on CUDA0"), "{reasons}");
-    assert!(reasons.contains("cpu lacks "), "{reasons}");
+    assert!(reasons.contains("cpu is short by "), "{reasons}");
     // This also holds for a host with unknown memory: the input is in it, not missing.
     let rooms = Rooms::new(vec![Room::gpu("CUDA0", Bytes(1 << 40))]);
     let split = optimal(&chain, &rooms, Objective::Latency);

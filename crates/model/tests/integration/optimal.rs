@@ -86,6 +86,7 @@ fn rooms(most: usize) -> impl Strategy<Value = Rooms> {
                 bytes_per_second: speed * 1_000_000_000 / if kind == RoomKind::Gpu { 1 } else { 7 },
                 operations_per_second: 3_000_000_000,
                 compute_capability: None,
+                is_shared: false,
             })
             .collect();
         let route = |from: usize, to: usize| match seed >> ((from * 5 + to) % 61) & 1 {

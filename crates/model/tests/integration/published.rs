@@ -270,8 +270,8 @@ fn predictions_are_close_to_published_figures() {
         let median = median(&rows);
         table += &format!("median error, {name}: {:.2} % of {}\n", 100.0 * median, rows.len());
         assert!(median <= 0.01, "{table}");
-        let far = rows.iter().filter(|row| row.error() > 0.05).count();
-        assert!(far * 4 <= rows.len(), "{table}");
+        let inexact = rows.iter().filter(|row| row.error() > 0.05).count();
+        assert!(inexact * 4 <= rows.len(), "{table}");
     }
     println!("{table}");
 }

@@ -36,7 +36,9 @@ exports! {
         let process = found.ok_or(Code::NOT_FOUND)?;
         stats.put(AccountingStats {
             gpu_utilization: process.utilization.map_or(NOT_AVAILABLE_32, |share| share.get().into()),
-            memory_utilization: NOT_AVAILABLE_32,
+            memory_utilization: process
+                .memory_utilization
+                .map_or(NOT_AVAILABLE_32, |share| share.get().into()),
             max_memory_usage: process.memory_max.map_or(NOT_AVAILABLE_64, |memory| memory.0),
             // The driver returns zero while the process runs.
             time: process.time.unwrap_or(0),

@@ -5,7 +5,7 @@ use crate::entry::exports;
 use crate::layout::Utilization;
 use crate::pointer::{Out, put_all};
 use crate::view::Subject;
-use gpu_core::{Percent, Reading};
+use gpu_core::{ClockChoice, Percent, Reading};
 use std::ffi::{c_uint, c_ulonglong};
 
 /// The driver's sample window for the video engines, in microseconds.
@@ -66,6 +66,10 @@ fn default_clock(gpu: Subject<'_>, kind: c_uint) -> Answer<c_uint> {
         SM | VIDEO => return Err(Code::NOT_SUPPORTED),
         _ => return Err(Code::INVALID_ARGUMENT),
     })
+}
+
+fn choices(gpu: Subject<'_>) -> Answer<&[ClockChoice]> {
+    Ok(gpu.supported_clocks()?.combinations.as_deref().map_err(|absent| *absent)?)
 }
 
 fn engine(share: Reading<Percent>, out: Out<c_uint>, period: Out<c_uint>) -> Answer {
@@ -133,6 +137,18 @@ exports! {
 
     gpu [nvmlDeviceGetMaxClockInfo](kind: c_uint, clock_mhz: Out<c_uint>) |gpu| {
         clock_mhz.put(highest_clock(gpu, kind)?)
+    }
+
+    gpu [nvmlDeviceGetSupportedMemoryClocks](count: Out<c_uint>, clocks: Out<c_uint>) |gpu| {
+        let memory = choices(gpu)?.iter().map(|choice| choice.memory_mhz);
+        clocks.put_list(count, &memory.collect::<Vec<_>>())
+    }
+
+    gpu [nvmlDeviceGetSupportedGraphicsClocks](
+        memory: c_uint, count: Out<c_uint>, clocks: Out<c_uint>,
+    ) |gpu| {
+        let choice = choices(gpu)?.iter().find(|choice| choice.memory_mhz == memory);
+        clocks.put_list(count, &choice.ok_or(Code::NOT_FOUND)?.graphics_mhz)
     }
 
     gpu [nvmlDeviceGetApplicationsClock](kind: c_uint, clock_mhz: Out<c_uint>) |gpu| {

@@ -7,6 +7,7 @@ use crate::entry::exports;
 use crate::layout::{FieldValue, Value};
 use crate::pointer::Out;
 use crate::view::Subject;
+use gpu_nvidia_driver::recovery_number;
 use std::ffi::{c_int, c_longlong, c_uint};
 
 /// The supported IDs.
@@ -23,6 +24,8 @@ pub(crate) mod id {
     pub(crate) const NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL: u32 = 38;
     pub(crate) const NVLINK_REPLAY_ERROR_COUNT_TOTAL: u32 = 52;
     pub(crate) const NVLINK_RECOVERY_ERROR_COUNT_TOTAL: u32 = 59;
+    pub(crate) const SW_POWER_CAP: u32 = 74;
+    pub(crate) const SYNC_BOOST: u32 = 76;
     pub(crate) const MEMORY_TEMP: u32 = 82;
     pub(crate) const TOTAL_ENERGY_CONSUMPTION: u32 = 83;
     pub(crate) const NVLINK_LINK_COUNT: u32 = 91;
@@ -43,15 +46,23 @@ pub(crate) mod id {
     pub(crate) const POWER_DEFAULT_LIMIT: u32 = 189;
     pub(crate) const POWER_CURRENT_LIMIT: u32 = 190;
     pub(crate) const POWER_REQUESTED_LIMIT: u32 = 192;
+    pub(crate) const PCIE_COUNT_TX_BYTES: u32 = 197;
+    pub(crate) const PCIE_COUNT_RX_BYTES: u32 = 198;
     pub(crate) const RESET_STATUS: u32 = 226;
     pub(crate) const DRAIN_AND_RESET_STATUS: u32 = 227;
     pub(crate) const GET_GPU_RECOVERY_ACTION: u32 = 230;
-    /// One more than the highest ID.
+    pub(crate) const SW_THERM_SLOWDOWN: u32 = 251;
+    pub(crate) const HW_THERM_SLOWDOWN: u32 = 252;
+    pub(crate) const HW_POWER_BRAKE_SLOWDOWN: u32 = 253;
+    /// One more than the highest ID of NVML 13.0.
     pub(crate) const END: u32 = 274;
+    /// An ID of NVML 13.1.
+    pub(crate) const EDPP_MULTIPLIER: u32 = 274;
 }
 
-/// The scope of a power query: the GPU, not its module or memory.
+/// The scopes of a power query (`NVML_POWER_SCOPE_*`); the third one is the memory.
 const SCOPE_GPU: u32 = 0;
+const SCOPE_MODULE: u32 = 1;
 
 /// The types of values (`nvmlValueType_t`).
 const UNSIGNED_INT: c_uint = 1;
@@ -88,6 +99,25 @@ fn read(gpu: Subject<'_>, field: u32, scope: u32) -> Answer<Typed> {
         id::REMAPPED_UNC => Int(gpu.memory_health()?.remapped_uncorrected?),
         id::REMAPPED_PENDING => Int(gpu.memory_health()?.remapped_pending?.into()),
         id::REMAPPED_FAILURE => Int(gpu.memory_health()?.remapped_failure?.into()),
+        id::SW_POWER_CAP => Long(gpu.throttle_times()?.software_power_cap?),
+        id::SYNC_BOOST => Long(gpu.throttle_times()?.sync_boost?),
+        id::SW_THERM_SLOWDOWN => Long(gpu.throttle_times()?.software_thermal?),
+        id::HW_THERM_SLOWDOWN => Long(gpu.throttle_times()?.hardware_thermal?),
+        id::HW_POWER_BRAKE_SLOWDOWN => Long(gpu.throttle_times()?.hardware_power_brake?),
+        id::EDPP_MULTIPLIER => Int(gpu.power_readings()?.peak_share?),
+        id::POWER_AVERAGE..=id::POWER_REQUESTED_LIMIT if scope == SCOPE_MODULE => {
+            let power = gpu.module_power()?;
+            Int(power::milliwatts(match field {
+                id::POWER_AVERAGE => power.average,
+                id::POWER_INSTANT => power.instant,
+                id::POWER_MIN_LIMIT => power.limit_min,
+                id::POWER_MAX_LIMIT => power.limit_max,
+                id::POWER_DEFAULT_LIMIT => power.default_limit,
+                id::POWER_CURRENT_LIMIT => power.enforced_limit,
+                id::POWER_REQUESTED_LIMIT => power.limit,
+                _ => return Err(Code::NOT_SUPPORTED),
+            })?)
+        }
         id::POWER_AVERAGE..=id::POWER_REQUESTED_LIMIT if scope != SCOPE_GPU => {
             return Err(Code::NOT_SUPPORTED);
         }
@@ -98,9 +128,11 @@ fn read(gpu: Subject<'_>, field: u32, scope: u32) -> Answer<Typed> {
         id::POWER_DEFAULT_LIMIT => Int(power::milliwatts(gpu.power()?.default_limit)?),
         id::POWER_CURRENT_LIMIT => Int(power::milliwatts(gpu.sample()?.power_limit)?),
         id::POWER_REQUESTED_LIMIT => Int(power::milliwatts(gpu.power()?.limit)?),
+        id::PCIE_COUNT_TX_BYTES => Long(gpu.pcie()?.sent?.0),
+        id::PCIE_COUNT_RX_BYTES => Long(gpu.pcie()?.received?.0),
         id::RESET_STATUS => Int(gpu.reset_status()?.required?.into()),
         id::DRAIN_AND_RESET_STATUS => Int(gpu.reset_status()?.drain_recommended?.into()),
-        id::GET_GPU_RECOVERY_ACTION => Int(gpu.reset_status()?.recovery?.nvml()),
+        id::GET_GPU_RECOVERY_ACTION => Int(recovery_number(gpu.reset_status()?.recovery?)),
         field if (1..id::END).contains(&field) => return read_link(gpu, field, scope),
         _ => return Err(Code::INVALID_ARGUMENT),
     })

@@ -2,11 +2,11 @@
 
 use crate::code::Code;
 use crate::entry::exports;
-use crate::layout::{PciInfo1, PciInfo2, PciInfo3, field_text};
-use crate::pointer::{Out, put_all};
+use crate::layout::{PciInfo1, PciInfo2, PciInfo3, PciInfoExt1, field_text};
+use crate::pointer::{Out, Versioned, put_all};
 use crate::view::Subject;
-use gpu_core::{Absent, PciBusId, Reading};
-use std::ffi::{c_char, c_int, c_uint};
+use gpu_core::{Absent, MemoryKind, PciBusId, Reading};
+use std::ffi::{c_char, c_int, c_uint, c_ulong};
 
 /// Product lines by their numbers (`nvmlBrandType_t`).
 const BRANDS: &[(&str, c_uint)] = &[
@@ -22,6 +22,10 @@ const BRANDS: &[(&str, c_uint)] = &[
     ("GeForce RTX", 15),
     ("Titan RTX", 16),
 ];
+/// A guest with a virtual GPU (`nvmlGpuVirtualizationMode_t`).
+const GUEST: c_uint = 2;
+/// The driver model of Windows (`nvmlDriverModel_t`).
+const WDDM: c_uint = 0;
 const BRAND_UNKNOWN: c_uint = 0;
 
 /// Architectures by their numbers (`NVML_DEVICE_ARCH_*`).
@@ -120,6 +124,23 @@ exports! {
         })
     }
 
+    gpu [nvmlDeviceGetPciInfoExt](pci: Out<PciInfoExt1>) |gpu| {
+        pci.check_version()?;
+        let info = pci_info(bus(gpu)?, pci_ids(gpu));
+        let pcie = gpu.pcie()?;
+        pci.put(PciInfoExt1 {
+            version: PciInfoExt1::VERSION,
+            domain: info.domain,
+            bus: info.bus,
+            device: info.device,
+            pci_device_id: info.pci_device_id,
+            pci_sub_system_id: info.pci_sub_system_id,
+            base_class: pcie.base_class?,
+            sub_class: pcie.sub_class?,
+            bus_id: info.bus_id,
+        })
+    }
+
     device [nvmlDeviceGetName](name: Out<c_char>, length: c_uint) |subject| {
         let device = text(&subject.state.info.name)?;
         match subject.mig.and_then(|mig| mig.profile.as_ref().ok()) {
@@ -159,6 +180,10 @@ exports! {
         version.put_text(length, text(reported)?)
     }
 
+    gpu [nvmlDeviceValidateInforom]() |gpu| {
+        if gpu.inforom()?.valid? { Ok(()) } else { Err(Code::CORRUPTED_INFOROM) }
+    }
+
     gpu [nvmlDeviceGetGspFirmwareMode](enabled: Out<c_uint>, by_default: Out<c_uint>) |gpu| {
         let firmware = gpu.gsp_firmware()?;
         put_all([
@@ -194,6 +219,36 @@ exports! {
     }
 
     gpu [nvmlDeviceGetNumaNodeId](node: Out<c_uint>) |gpu| {
-        node.put(gpu.product()?.numa_node?)
+        match gpu.sample()?.source.kind {
+            MemoryKind::NumaNode(Some(own)) => node.put(own),
+            // The machine does not say whether it is one.
+            MemoryKind::NumaNode(None) => Err(Code::UNKNOWN),
+            _ => Err(Code::NOT_SUPPORTED),
+        }
+    }
+
+    gpu [nvmlDeviceGetMemoryAffinity](words: c_uint, nodes: Out<c_ulong>, _scope: c_uint) |gpu| {
+        let node = gpu.product()?.numa_node?;
+        let (at, bit) = (node / c_ulong::BITS, node % c_ulong::BITS);
+        if at >= words {
+            return Err(Code::INSUFFICIENT_SIZE);
+        }
+        (0..words).try_for_each(|word| {
+            nodes.put_at(word as usize, if word == at { 1 << bit } else { 0 })
+        })
+    }
+
+    gpu [nvmlDeviceGetVirtualizationMode](mode: Out<c_uint>) |gpu| {
+        match gpu.sample()?.source.kind {
+            MemoryKind::VirtualGpu => mode.put(GUEST),
+            _ => Err(Code::NOT_SUPPORTED),
+        }
+    }
+
+    gpu [nvmlDeviceGetDriverModel](current: Out<c_uint>, pending: Out<c_uint>) |gpu| {
+        match gpu.sample()?.source.kind {
+            MemoryKind::Wddm => put_all([(current, WDDM), (pending, WDDM)]),
+            _ => Err(Code::NOT_SUPPORTED),
+        }
     }
 }

@@ -59,16 +59,16 @@ fn errors_at(gpu: Subject<'_>, which: (c_uint, c_uint), location: c_uint) -> Ans
     })
 }
 
-/// Returns the addresses of retired pages. NVML reports the number of pages only as the length of
-/// this list, so the addresses are synthetic: consecutive pages from the end of the first GiB.
+/// Returns the addresses of retired pages.
 fn pages(gpu: Subject<'_>, cause: c_uint) -> Answer<Vec<c_ulonglong>> {
-    let health = gpu.memory_health()?;
-    let (number, first) = match cause {
-        SINGLE_BIT => (health.retired_single_bit?, 0x4000_0000),
-        DOUBLE_BIT => (health.retired_double_bit?, 0x8000_0000),
+    let double_bit = match cause {
+        SINGLE_BIT => false,
+        DOUBLE_BIT => true,
         _ => return Err(Code::INVALID_ARGUMENT),
     };
-    Ok((0..u64::from(number)).map(|page| first + page * 0x1_0000).collect())
+    let pages = gpu.memory_health()?.retired_pages.as_deref().map_err(|absent| *absent)?;
+    let of_cause = pages.iter().filter(|page| page.double_bit == double_bit);
+    Ok(of_cause.map(|page| page.address).collect())
 }
 
 exports! {
@@ -117,24 +117,21 @@ exports! {
 
     gpu [nvmlDeviceGetSramEccErrorStatus](status: Out<EccSramErrorStatus1>) |gpu| {
         status.check_version()?;
-        let threshold_exceeded = gpu.memory_health()?.sram_threshold_exceeded?.into();
-        // A machine describes the errors of its SRAM only as a total.
-        let of = |errors: gpu_core::Reading<u64>| errors.unwrap_or(0);
-        let errors = gpu.memory_errors()?;
+        let (sram, errors) = (gpu.sram_errors()?, gpu.memory_errors()?);
         status.put(EccSramErrorStatus1 {
             version: EccSramErrorStatus1::VERSION,
-            aggregate_parity: 0,
-            aggregate_sec_ded: of(errors.uncorrected_lifetime.sram),
-            aggregate_corrected: of(errors.corrected_lifetime.sram),
-            volatile_parity: 0,
-            volatile_sec_ded: of(errors.uncorrected.sram),
-            volatile_corrected: of(errors.corrected.sram),
-            of_l2: 0,
-            of_sm: 0,
-            of_pcie: 0,
-            of_mcu: 0,
-            of_others: of(errors.uncorrected_lifetime.sram),
-            threshold_exceeded,
+            aggregate_parity: sram.parity_lifetime?,
+            aggregate_sec_ded: sram.multi_bit_lifetime?,
+            aggregate_corrected: errors.corrected_lifetime.sram.unwrap_or(0),
+            volatile_parity: sram.parity?,
+            volatile_sec_ded: sram.multi_bit?,
+            volatile_corrected: errors.corrected.sram.unwrap_or(0),
+            of_l2: sram.l2_cache?,
+            of_sm: sram.sm?,
+            of_pcie: sram.pcie?,
+            of_mcu: sram.microcontroller?,
+            of_others: sram.other?,
+            threshold_exceeded: gpu.memory_health()?.sram_threshold_exceeded?.into(),
         })
     }
 }

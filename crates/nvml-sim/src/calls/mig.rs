@@ -8,7 +8,7 @@ use std::ffi::c_uint;
 
 exports! {
     gpu [nvmlDeviceGetMigMode](current: Out<c_uint>, pending: Out<c_uint>) |gpu| {
-        let now = gpu.state.info.mig_enabled?;
+        let now = gpu.state.info.partitioned?;
         let next = gpu.modes().ok().and_then(|modes| modes.mig_pending.ok()).unwrap_or(now);
         put_all([(current, now.into()), (pending, next.into())])
     }

@@ -2,7 +2,7 @@
 
 use crate::code::{Answer, Code};
 use crate::entry::exports;
-use crate::layout::AddressingMode1;
+use crate::layout::{AddressingMode1, C2cModeInfo1, DramEncryptionInfo1};
 use crate::pointer::{Out, Versioned, put_all};
 use gpu_core::{AddressingMode, ComputeMode, OperationMode, Reading};
 use std::ffi::c_uint;
@@ -58,6 +58,23 @@ exports! {
         let modes = gpu.modes()?;
         let next = modes.ecc_pending.or(modes.ecc);
         put_all([(current, modes.ecc?.into()), (pending, next?.into())])
+    }
+
+    gpu [nvmlDeviceGetC2cModeInfoV](mode: Out<C2cModeInfo1>) |gpu| {
+        mode.put(C2cModeInfo1 { is_c2c_enabled: gpu.rare_modes()?.c2c?.into() })
+    }
+
+    gpu [nvmlDeviceGetDramEncryptionMode](
+        current: Out<DramEncryptionInfo1>, pending: Out<DramEncryptionInfo1>,
+    ) |gpu| {
+        current.check_version()?;
+        pending.check_version()?;
+        let modes = gpu.rare_modes()?;
+        let (now, next) = (modes.memory_encryption?, modes.memory_encryption_pending?);
+        put_all([(current, now), (pending, next)].map(|(out, enabled)| {
+            let version = DramEncryptionInfo1::VERSION;
+            (out, DramEncryptionInfo1 { version, encryption_state: enabled.into() })
+        }))
     }
 
     gpu [nvmlDeviceGetAddressingMode](mode: Out<AddressingMode1>) |gpu| {

@@ -25,7 +25,6 @@ exports! {
         nvmlDeviceGetConfComputeMemSizeInfo,
         nvmlDeviceGetCpuAffinity,
         nvmlDeviceGetDetailedEccErrors,
-        nvmlDeviceGetDriverModel,
         nvmlDeviceGetDriverModel_v2,
         nvmlDeviceGetEncoderSessions,
         nvmlDeviceGetFBCSessions,
@@ -36,17 +35,12 @@ exports! {
         nvmlDeviceGetInforomConfigurationChecksum,
         nvmlDeviceGetLastBBXFlushTime,
         nvmlDeviceGetMaxCustomerBoostClock,
-        nvmlDeviceGetMemoryAffinity,
         nvmlDeviceGetModuleId,
         nvmlDeviceGetMultiGpuBoard,
         nvmlDeviceGetRetiredPages_v2,
         nvmlDeviceGetRunningProcessDetailList,
         nvmlDeviceGetSamples,
-        nvmlDeviceGetSupportedGraphicsClocks,
-        nvmlDeviceGetSupportedMemoryClocks,
         nvmlDeviceGetViolationStatus,
-        nvmlDeviceGetVirtualizationMode,
-        nvmlDeviceValidateInforom,
     ]() |_| {
         Err(Code::NOT_SUPPORTED)
     }

@@ -13,6 +13,9 @@ const WARM_UPDATE: c_uint = 1;
 const FRACTIONAL: c_uint = 0;
 const TIMESLICE_PROFILES: c_uint = 1;
 const TIMESLICE_SIZES: c_uint = 2;
+const HOMOGENEOUS_PLACEMENTS: c_uint = 9;
+const MIG_TIMESLICING_SUPPORTED: c_uint = 10;
+const MIG_TIMESLICING_ENABLED: c_uint = 11;
 const CAPABILITIES: c_uint = 12;
 
 /// Returns whether the driver supports several vGPU profiles at the same time: the value of the
@@ -38,6 +41,9 @@ exports! {
             FRACTIONAL => can.put(reported.fractional?),
             TIMESLICE_PROFILES => can.put(reported.timeslice_profiles?),
             TIMESLICE_SIZES => can.put(reported.timeslice_sizes?),
+            HOMOGENEOUS_PLACEMENTS => can.put(reported.homogeneous_placements?),
+            MIG_TIMESLICING_SUPPORTED => can.put(reported.mig_timeslicing?),
+            MIG_TIMESLICING_ENABLED => can.put(reported.mig_timeslicing_enabled?),
             which if which < CAPABILITIES => Err(Code::NOT_SUPPORTED),
             _ => Err(Code::INVALID_ARGUMENT),
         }

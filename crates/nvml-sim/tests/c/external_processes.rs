@@ -7,6 +7,7 @@ use nvml_sim::start_of;
 use nvml_wrapper_sys::bindings::nvmlUtilization_t;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -282,7 +283,7 @@ fn command_uses_devices_while_running_and_exit_code_is_propagated() {
         (Some("1,1"), &["--use", "visible:1"], "CUDA_VISIBLE_DEVICES makes no GPU visible"),
         (Some("MIG-a"), &["--use", "visible:1"], "CUDA_VISIBLE_DEVICES makes no GPU visible"),
         (None, &["--use", "4:1"], "the machine has no such device"),
-        (None, &["--use", "1:1,visible:1"], "use GPU 1: it is named twice"),
+        (None, &["--use", "1:1,visible:1"], "use GPU 1: it is listed twice"),
         (None, &["--use", "1:1", "--", "/nobody/has/this"], "failed to run '/nobody/has/this'"),
     ] {
         let mut command = program(&stage, words);
@@ -325,9 +326,12 @@ fn program_ends_with_killed_session_and_closes_inherited_pipes() {
     command.args(["-c", script, env!("CARGO_BIN_EXE_nvml-sim-process")]);
     command.env(Session::VARIABLE, stage.dir.path()).env_remove("CUDA_VISIBLE_DEVICES");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    rustix::io::fcntl_setfd(&lock, rustix::io::FdFlags::empty()).unwrap();
+    // Only this child inherits it: a child of a concurrent test would keep the session alive.
+    let inherited = lock.try_clone().unwrap();
+    let inherit = move || Ok(rustix::io::fcntl_setfd(&inherited, rustix::io::FdFlags::empty())?);
+    // SAFETY: the closure makes one system call and allocates nothing.
+    unsafe { command.pre_exec(inherit) };
     let mut program = Running::start(command);
-    rustix::io::fcntl_setfd(&lock, rustix::io::FdFlags::CLOEXEC).unwrap();
     let pid = program.0.id();
     soon("it is listed", || shown(&stage, 1).0 == [pid]);
     let [stdout, stderr] = [0, 1].map(|number| match number {

@@ -130,7 +130,8 @@ fn every_field_number_has_its_own_value() {
         (227, Ok(1)),
         (230, Ok(4)),
         (273, Err(UNSUPPORTED)),
-        (274, Err(INVALID)),
+        (274, Err(UNSUPPORTED)),
+        (275, Err(INVALID)),
     ] {
         assert_eq!(field(&stage, gpu, number, 0), expected, "{number}");
     }

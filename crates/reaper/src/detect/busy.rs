@@ -1,7 +1,7 @@
 //! Devices that are busy although no process uses them.
 
 use super::context::DetectContext;
-use crate::condition::{Unexplained, is_busy_alone};
+use crate::condition::{Unexplained, is_busy_alone, low_power};
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use crate::role::Role;
@@ -26,8 +26,9 @@ fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Findin
     let lasting = context.lasting(device, |past| Some(past.busy_alone));
     let mut evidence = vec![Evidence::new(
         Sign::BusyWithoutProcess,
-        format!("{share} busy, and no process uses it"),
+        format!("{share} busy, but no process uses it"),
     )];
+    evidence.extend(low_power(device));
     evidence.extend(lasting.describe());
     let persistent = device.info.persistence != Ok(false);
     if !persistent {

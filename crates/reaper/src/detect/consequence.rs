@@ -1,20 +1,21 @@
 //! Errors that follow from others: finds the message of the log that is the cause of another.
 //!
-//! A device that fails takes the channels of its programs with it, even those on other devices. The
-//! driver logs each channel (Xid 43, 45), and the switch logs each link that went down (SXid
-//! 20034), so the messages that name the programs are the most numerous and the least to blame
-//! (NVIDIA, "Analyzing Xid Errors with the Xid Catalog"). Drivers from 570.123 on name the cause of
-//! a 45 themselves: `caused by previous Xid 31`.
+//! A device that fails takes the work of its programs with it, even that on other devices. The driver
+//! logs each program, and a switch each link that went down, so the messages that name the programs
+//! are the most numerous and the least to blame (NVIDIA, "Analyzing Xid Errors with the Xid
+//! Catalog"). The [`Relation`] of an error says whether it may be such an effect; some drivers name
+//! the cause themselves.
 
-use crate::xid::{XidClass, meaning_of};
-use gpu_core::{DriverMessage, DriverMessageKind, PciBusId, Pid, Timestamp};
+use gpu_core::{
+    DriverError, DriverErrorCode, DriverMessage, FaultClass, PciBusId, Pid, Relation, Timestamp,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Messages of one fault follow each other within this time.
 const BURST: Duration = Duration::from_secs(60);
 
-/// A channel may be removed this long before the driver logs the reason.
+/// The clean-up after an error may be logged this long before the error.
 const EARLY: Duration = Duration::from_secs(5);
 
 /// In a log without times, at most this many messages before it.
@@ -22,15 +23,15 @@ const EARLY_LINES: usize = 8;
 
 /// The error that caused a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(super) enum Cause<'a> {
     /// The message at this position of the log.
     Logged(usize),
-    /// The error with this number, named in the text and missing in the log.
-    Named(u32),
+    /// An error that a message names and the log lacks.
+    Named(&'a DriverError),
 }
 
 /// Returns the cause of each message, in the order of the log; `None` for a message without one.
-pub(super) fn causes(messages: &[&DriverMessage]) -> Vec<Option<Cause>> {
+pub(super) fn causes<'a>(messages: &[&'a DriverMessage]) -> Vec<Option<Cause<'a>>> {
     let mut known = Known::default();
     let mut causes = Vec::with_capacity(messages.len());
     for (at, message) in messages.iter().enumerate() {
@@ -45,17 +46,17 @@ pub(super) fn causes(messages: &[&DriverMessage]) -> Vec<Option<Cause>> {
     causes
 }
 
-/// Finds the cause of channels that were removed just before it was logged.
-fn add_later(messages: &[&DriverMessage], causes: &mut [Option<Cause>]) {
+/// Finds the cause of a clean-up that was logged just before it.
+fn add_later(messages: &[&DriverMessage], causes: &mut [Option<Cause<'_>>]) {
     let (mut of_device, mut of_process) = (BTreeMap::new(), BTreeMap::new());
-    for (at, message) in messages.iter().enumerate().rev().filter(|(_, m)| gpu_code(m).is_some()) {
+    for (at, message) in messages.iter().enumerate().rev() {
         if causes[at].is_some() {
             continue;
         }
         if may_cause(message) {
             of_device.insert(message.bus, at);
             message.pid.map(|pid| of_process.insert(pid, at));
-        } else if message.kind == DriverMessageKind::Xid(45) {
+        } else if message.error.relation == Relation::Cleanup {
             let is_near = |later: &&usize| {
                 let known = First { position: at, last: moment(message) };
                 let timed = message.at != DriverMessage::UNDATED || message.elapsed.is_some();
@@ -72,20 +73,8 @@ fn add_later(messages: &[&DriverMessage], causes: &mut [Option<Cause>]) {
     }
 }
 
-/// Returns the number of an error of a GPU; `None` for one of a switch.
-pub(super) fn gpu_code(message: &DriverMessage) -> Option<u32> {
-    match message.kind {
-        DriverMessageKind::Xid(code) => Some(code),
-        DriverMessageKind::FallenOffBus => Some(79),
-        DriverMessageKind::SXid(_) => None,
-    }
-}
-
-/// Returns whether other errors may follow from this one: a notice and the clean-up of a channel
-/// cause none.
 fn may_cause(message: &DriverMessage) -> bool {
-    let class = meaning_of(message).map(|known| known.class);
-    class != Some(XidClass::Informational) && gpu_code(message).is_some_and(|code| code != 45)
+    matches!(message.error.relation, Relation::Cause | Relation::CauseOrEffect)
 }
 
 /// The error that began a burst, and the time of the last message in the burst.
@@ -126,39 +115,41 @@ fn moment(message: &DriverMessage) -> Moment {
 
 /// The errors so far that may cause others.
 #[derive(Default)]
-struct Known {
+struct Known<'a> {
     of_device: BTreeMap<PciBusId, First>,
     of_process: BTreeMap<Pid, First>,
     of_machine: Option<First>,
-    by_code: BTreeMap<(PciBusId, u32), First>,
-    anywhere: BTreeMap<u32, First>,
+    by_code: BTreeMap<(PciBusId, &'a DriverErrorCode), First>,
+    anywhere: BTreeMap<&'a DriverErrorCode, First>,
 }
 
-impl Known {
-    fn cause(&self, message: &DriverMessage) -> Option<Cause> {
+impl<'a> Known<'a> {
+    fn cause(&self, message: &'a DriverMessage) -> Option<Cause<'a>> {
         let near = |first: Option<&First>| {
             let first = first.filter(|first| first.reaches(message))?;
             Some(Cause::Logged(first.position))
         };
-        if let Some(code) = named_cause(&message.text) {
-            let logged = near(self.by_code.get(&(message.bus, code)));
-            let logged = logged.or_else(|| near(self.anywhere.get(&code)));
-            return Some(logged.unwrap_or(Cause::Named(code)));
+        if let Some(cause) = &message.error.cause {
+            let logged = near(self.by_code.get(&(message.bus, &cause.code)));
+            let logged = logged.or_else(|| near(self.anywhere.get(&cause.code)));
+            return Some(logged.unwrap_or(Cause::Named(cause)));
         }
-        match message.kind {
-            DriverMessageKind::Xid(43 | 45) => near(self.of_device.get(&message.bus))
+        match message.error.relation {
+            Relation::CauseOrEffect | Relation::Cleanup => near(self.of_device.get(&message.bus))
                 .or_else(|| near(self.of_process.get(&message.pid?))),
-            DriverMessageKind::SXid(20_034) => near(self.of_machine.as_ref()),
+            Relation::EffectOfAny => near(self.of_machine.as_ref()),
             _ => None,
         }
     }
 
     /// Records an error without a cause in the log. The first one of a burst is kept.
-    fn add(&mut self, position: usize, message: &DriverMessage) {
+    fn add(&mut self, position: usize, message: &'a DriverMessage) {
+        if !may_cause(message) {
+            return;
+        }
         let first = First { position, last: moment(message) };
-        let Some(code) = gpu_code(message).filter(|_| may_cause(message)) else { return };
-        self.by_code.insert((message.bus, code), first);
-        self.anywhere.insert(code, first);
+        self.by_code.insert((message.bus, &message.error.code), first);
+        self.anywhere.insert(&message.error.code, first);
         if self.of_device.get(&message.bus).is_none_or(|known| !known.reaches(message)) {
             self.of_device.insert(message.bus, first);
         }
@@ -167,8 +158,7 @@ impl Known {
         {
             self.of_process.insert(pid, first);
         }
-        let class = meaning_of(message).map(|known| known.class);
-        let is_program = class == Some(XidClass::Application);
+        let is_program = message.error.class == FaultClass::Program;
         if !is_program && self.of_machine.is_none_or(|known| !known.reaches(message)) {
             self.of_machine = Some(first);
         }
@@ -186,26 +176,27 @@ impl Known {
     }
 }
 
-/// Returns the number in `… caused by previous Xid 31`.
-fn named_cause(text: &str) -> Option<u32> {
-    let (_, rest) = text.rsplit_once("caused by previous Xid ")?;
-    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    rest[..end].parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The cause of a message: its position in the log, or its name.
+    type Found = Option<Result<usize, String>>;
+
     /// Returns the causes of messages, each with its time in seconds.
-    fn of(log: &[(u64, &str)]) -> Vec<Option<Cause>> {
+    fn of(log: &[(u64, &str)]) -> Vec<Found> {
         let parse = |(seconds, line): &(u64, &str)| {
             let prefix = if line.starts_with('n') { "" } else { "NVRM: " };
             gpu_nvidia_driver::parse_message(&format!("{prefix}{line}"), Timestamp(seconds * 1000))
                 .unwrap()
         };
         let log: Vec<DriverMessage> = log.iter().map(parse).collect();
-        causes(&log.iter().collect::<Vec<_>>())
+        let found = |cause| match cause {
+            Cause::Logged(at) => Ok(at),
+            Cause::Named(error) => Err(error.name.clone()),
+        };
+        let causes = causes(&log.iter().collect::<Vec<_>>());
+        causes.into_iter().map(|cause| cause.map(found)).collect()
     }
 
     #[test]
@@ -228,7 +219,7 @@ mod tests {
         }
     }
 
-    const LOGGED: Option<Cause> = Some(Cause::Logged(0));
+    const LOGGED: Found = Some(Ok(0));
 
     #[test]
     fn removed_channels_follow_from_first_error_of_burst() {
@@ -245,15 +236,15 @@ mod tests {
             (&[(1, fault), (2, stopped), (3, removed)], &[None, LOGGED, LOGGED]),
             (&[(1, stopped), (2, removed)], &[None, LOGGED]),
             // The driver may remove channels before it logs the reason.
-            (&[(1, removed), (2, lost)], &[Some(Cause::Logged(1)), None]),
+            (&[(1, removed), (2, lost)], &[Some(Ok(1)), None]),
             (&[(1, other), (2, lost)], &[None, None]),
-            (&[(1, elsewhere), (6, lost)], &[Some(Cause::Logged(1)), None]),
+            (&[(1, elsewhere), (6, lost)], &[Some(Ok(1)), None]),
             (&[(1, removed), (7, lost)], &[None, None]),
             (
                 &[(1, removed), (2, removed), (2, fault), (3, lost)],
-                &[Some(Cause::Logged(2)), Some(Cause::Logged(2)), None, None],
+                &[Some(Ok(2)), Some(Ok(2)), None, None],
             ),
-            (&[(0, removed), (0, lost)], &[Some(Cause::Logged(1)), None]),
+            (&[(0, removed), (0, lost)], &[Some(Ok(1)), None]),
             // The burst goes on as long as its messages do.
             (&[(1, lost), (60, removed), (119, removed)], &[None, LOGGED, LOGGED]),
             (&[(1, lost), (62, removed)], &[None, None]),
@@ -268,7 +259,7 @@ mod tests {
         assert_eq!(of(&[(1, notice), (2, removed)]), [None, None]);
         assert_eq!(of(&[(1, removed), (2, notice)]), [None, None]);
         let apart = [&[(0, removed)][..], &[(0, elsewhere); 7], &[(0, lost)]].concat();
-        assert_eq!(of(&apart).first(), Some(&Some(Cause::Logged(8))));
+        assert_eq!(of(&apart).first(), Some(&Some(Ok(8))));
         let apart = [&[(0, removed)][..], &[(0, other); 8], &[(0, lost)]].concat();
         assert_eq!(of(&apart).first(), Some(&None));
     }
@@ -278,12 +269,11 @@ mod tests {
         let removed = "Xid (PCI:0000:3b:00): 45, pid=7, name=a, Ch 1 caused by previous Xid 149";
         let link = "Xid (PCI:0000:5e:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x1)";
         let fault = "Xid (PCI:0000:3b:00): 31, pid=7, name=a, Ch 1";
-        let named = Some(Cause::Named(149));
-        assert_eq!(of(&[(1, removed)]), [named]);
-        assert_eq!(of(&[(1, fault), (1, removed)]), [None, named]);
+        let named = || Some(Err("Xid 149".to_owned()));
+        assert_eq!(of(&[(1, removed)]), [named()]);
+        assert_eq!(of(&[(1, fault), (1, removed)]), [None, named()]);
         assert_eq!(of(&[(1, link), (1, fault), (2, removed)]), [None, None, LOGGED]);
-        assert_eq!(of(&[(1, link), (900, removed)]), [None, named]);
-        assert_eq!(named_cause("caused by previous Xid x"), None);
+        assert_eq!(of(&[(1, link), (900, removed)]), [None, named()]);
     }
 
     #[test]

@@ -300,7 +300,7 @@ impl<'a> DetectContext<'a> {
     }
 
     /// Returns the advice to repeat the query as root, unless the caller is root.
-    pub(crate) fn look_as_root(&self) -> Option<Advice> {
+    pub(crate) fn advise_root(&self) -> Option<Advice> {
         (self.now.is_root != Ok(true)).then_some(Advice::LookAsRoot)
     }
 }

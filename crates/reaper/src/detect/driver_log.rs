@@ -1,12 +1,14 @@
 //! Errors that the driver has written into the kernel log.
 
 use super::ago::when;
-use super::consequence::{Cause, causes, gpu_code as code};
+use super::consequence::{Cause, causes};
 use super::context::DetectContext;
 use crate::evidence::Evidence;
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
-use crate::xid::{XidAction, XidClass, XidMeaning, meaning, meaning_of, withholds};
-use gpu_core::{DeviceId, DeviceState, DriverMessage, Origin, PciBusId, Snapshot, Timestamp};
+use gpu_core::{
+    DeviceId, DeviceState, DriverError, DriverErrorCode, DriverMessage, FaultClass, Origin,
+    PciBusId, Relation, Remedy, Severity, Snapshot, Timestamp,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -14,21 +16,21 @@ use std::time::Duration;
 /// in the log. gpud looks back as far.
 const RELEVANT: Duration = Duration::from_secs(3 * 86_400);
 
-/// The messages of one kind about one device.
+/// The messages about one error of one device.
 struct Logged<'a> {
-    code: u32,
-    meaning: Option<XidMeaning>,
+    /// The gravest one, or the last request.
+    error: &'a DriverError,
     count: usize,
     last: Timestamp,
     programs: BTreeSet<&'a str>,
     /// How many messages name this error as their cause, if the log lacks it.
     named: usize,
-    /// The numbers of the errors that follow from it, and how often they were logged.
-    follow: BTreeMap<u32, usize>,
+    /// The errors that follow from it, and how often they were logged.
+    follow: BTreeMap<&'a DriverErrorCode, (&'a DriverError, usize)>,
 }
 
-/// The kinds of errors, by device and number.
-type ByDevice<'a> = BTreeMap<PciBusId, BTreeMap<u32, Logged<'a>>>;
+/// The errors, by device and code.
+type ByDevice<'a> = BTreeMap<PciBusId, BTreeMap<&'a DriverErrorCode, Logged<'a>>>;
 
 /// The messages that are too old to judge a device by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +79,9 @@ pub(crate) fn add(context: &DetectContext<'_>, findings: &mut Vec<Finding>) {
     for (bus, logged) in by_device(&recent, &causes) {
         let is_it = |device: &&DeviceState| is_bus_of(device.id(), bus);
         let device = context.now.devices.iter().find(is_it);
-        let codes: Vec<u32> = logged.keys().copied().collect();
+        let is_fatal = is_fatal(logged.values().map(|logged| logged.error.severity));
         for logged in logged.values() {
-            if let Some(finding) = finding(context, device, bus, logged, &codes) {
+            if let Some(finding) = finding(context, device, bus, logged, is_fatal) {
                 match findings.iter_mut().find(|known| explains(known, &finding, logged)) {
                     Some(known) => {
                         let resets = |finding: &Finding| {
@@ -101,39 +103,46 @@ pub(crate) fn add(context: &DetectContext<'_>, findings: &mut Vec<Finding>) {
     findings.extend(super::switch::findings(context, &recent, &causes));
 }
 
-/// Groups the errors of GPUs; an error that follows from another counts towards its cause.
-fn by_device<'a>(messages: &[&'a DriverMessage], causes: &[Option<Cause>]) -> ByDevice<'a> {
+/// Returns whether a device with errors of these severities should not be handed out.
+fn is_fatal(severities: impl Iterator<Item = Severity> + Clone) -> bool {
+    let is_contained = severities.clone().any(|severity| severity == Severity::Contained);
+    severities.max().is_some_and(|gravest| match gravest {
+        Severity::Fatal => true,
+        Severity::FatalUnlessContained => !is_contained,
+        _ => false,
+    })
+}
+
+/// Groups the errors of devices; an error that follows from another counts towards its cause.
+fn by_device<'a>(messages: &[&'a DriverMessage], causes: &[Option<Cause<'a>>]) -> ByDevice<'a> {
     let mut by_device = ByDevice::new();
-    let mut losses = BTreeMap::<PciBusId, &DriverMessage>::new();
+    let mut before = BTreeMap::<(PciBusId, &DriverErrorCode), &DriverMessage>::new();
     for (message, cause) in messages.iter().zip(causes) {
-        let Some(code) = code(message) else { continue };
-        let before = if code == 79 { losses.insert(message.bus, message) } else { None };
+        let error = &message.error;
+        if error.class == FaultClass::Switch {
+            continue;
+        }
+        let before = before.insert((message.bus, &error.code), message);
         match cause {
             None => {
-                let logged = logged(&mut by_device, message.bus, code, message.at);
-                // The last Xid 154 has the current recovery action; of other errors, the gravest
-                // counts.
-                let meaning = meaning_of(message);
-                let action = |meaning: Option<XidMeaning>| meaning.map(|meaning| meaning.action);
-                if code == 154 || action(meaning) >= action(logged.meaning) {
-                    logged.meaning = meaning;
+                let logged = logged(&mut by_device, message.bus, error, message.at);
+                if error.relation == Relation::Request || error.remedy >= logged.error.remedy {
+                    logged.error = error;
                 }
-                logged.count += usize::from(!before.is_some_and(|it| are_one_loss(it, message)));
+                logged.count += usize::from(!before.is_some_and(|it| are_one_event(it, message)));
                 logged.last = logged.last.max(message.at);
                 logged.programs.extend(message.process.as_deref());
             }
             Some(Cause::Logged(at)) => {
                 let Some(cause) = messages.get(*at) else { continue };
-                let Some(first) = self::code(cause) else { continue };
-                let logged = logged(&mut by_device, cause.bus, first, cause.at);
-                *logged.follow.entry(code).or_default() += 1;
+                let logged = logged(&mut by_device, cause.bus, &cause.error, cause.at);
+                logged.follow.entry(&error.code).or_insert((error, 0)).1 += 1;
             }
-            Some(Cause::Named(first)) => {
-                let logged = logged(&mut by_device, message.bus, *first, message.at);
-                logged.meaning = logged.meaning.or(meaning(*first));
+            Some(Cause::Named(cause)) => {
+                let logged = logged(&mut by_device, message.bus, cause, message.at);
                 logged.named += 1;
                 logged.last = logged.last.max(message.at);
-                *logged.follow.entry(code).or_default() += 1;
+                logged.follow.entry(&error.code).or_insert((error, 0)).1 += 1;
             }
         }
     }
@@ -143,12 +152,11 @@ fn by_device<'a>(messages: &[&'a DriverMessage], causes: &[Option<Cause>]) -> By
 fn logged<'m, 'a>(
     by_device: &'m mut ByDevice<'a>,
     bus: PciBusId,
-    code: u32,
+    error: &'a DriverError,
     at: Timestamp,
 ) -> &'m mut Logged<'a> {
-    by_device.entry(bus).or_default().entry(code).or_insert_with(|| Logged {
-        code,
-        meaning: None,
+    by_device.entry(bus).or_default().entry(&error.code).or_insert_with(|| Logged {
+        error,
         count: 0,
         last: at,
         programs: BTreeSet::new(),
@@ -157,14 +165,14 @@ fn logged<'m, 'a>(
     })
 }
 
-/// Returns whether two messages are about one loss of a device: the driver writes Xid 79 and a line
-/// without a number, within a second.
-fn are_one_loss(first: &DriverMessage, second: &DriverMessage) -> bool {
+/// Returns whether two messages are about one event: the driver prints the same error in two forms,
+/// within a second.
+fn are_one_event(first: &DriverMessage, second: &DriverMessage) -> bool {
     let span = match (first.elapsed, second.elapsed) {
         (Some(first), Some(second)) => second.abs_diff(first),
         _ => second.at.since(first.at),
     };
-    first.kind != second.kind && span <= Duration::from_secs(1)
+    first.code != second.code && span <= Duration::from_secs(1)
 }
 
 /// Returns whether a device is at this address: messages have no function number.
@@ -175,10 +183,10 @@ fn is_bus_of(id: &DeviceId, bus: PciBusId) -> bool {
 /// Returns whether a finding about the device concerns the part that the message is about.
 fn explains(known: &Finding, finding: &Finding, logged: &Logged<'_>) -> bool {
     let same_device = !known.devices.is_empty() && known.devices == finding.devices;
-    let same_part = match logged.meaning.map(|meaning| meaning.class) {
-        Some(XidClass::Memory) => known.kind == FindingKind::MemoryErrors,
-        Some(XidClass::Link) => known.kind == FindingKind::NvLinkDown,
-        Some(XidClass::Application) => false,
+    let same_part = match logged.error.class {
+        FaultClass::Memory => known.kind == FindingKind::MemoryErrors,
+        FaultClass::Link => known.kind == FindingKind::NvLinkDown,
+        FaultClass::Program => false,
         _ => known.kind == FindingKind::DeviceFault,
     };
     same_device && (same_part || known.kind == FindingKind::DriverError)
@@ -189,11 +197,10 @@ fn finding(
     device: Option<&DeviceState>,
     bus: PciBusId,
     logged: &Logged<'_>,
-    codes: &[u32],
+    is_fatal: bool,
 ) -> Option<Finding> {
-    let class = logged.meaning.map(|meaning| meaning.class);
-    let action = logged.meaning.map_or(XidAction::None, |meaning| meaning.action);
-    if class == Some(XidClass::Informational) && action == XidAction::None {
+    let DriverError { class, severity, remedy, relation, .. } = *logged.error;
+    if class == FaultClass::Notice && remedy == Remedy::None {
         return None;
     }
     let mut evidence = logged.describe(context.now);
@@ -210,53 +217,53 @@ fn finding(
             Confidence::Possible
         }
         // The program is to blame unless several programs have the same error.
-        Some(XidClass::Application) if logged.programs.len() > 1 => {
-            evidence.push_str("; several programs have it: the GPU may be faulty");
+        FaultClass::Program if logged.programs.len() > 1 => {
+            evidence.push_str("; several programs hit it: the GPU may be faulty");
             Confidence::Likely
         }
-        // A channel is removed after another error, which the log may lack, or after a kill.
-        Some(XidClass::Application) if logged.code == 45 => {
-            evidence
-                .push_str("; the log has no error before it, so most often the program was ended");
+        // The log may lack the error before it, or there was none.
+        FaultClass::Program if relation == Relation::Cleanup => {
+            evidence.push_str(
+                "; no error precedes it in the log, so most likely the program was killed",
+            );
             Confidence::Possible
         }
-        Some(XidClass::Application) => {
-            evidence.push_str("; most often a fault of the program");
+        FaultClass::Program => {
+            evidence.push_str("; usually a bug in the program");
             Confidence::Possible
         }
-        Some(XidClass::Memory) if device.is_some_and(has_healthy_memory) => {
+        FaultClass::Memory if device.is_some_and(has_healthy_memory) => {
             evidence.push_str("; the GPU reports no such error now");
             Confidence::Possible
         }
-        Some(XidClass::Lost) if logged.code == 79 && !lost => {
-            evidence.push_str("; it answers now");
+        FaultClass::Lost if !lost => {
+            evidence.push_str("; it responds now");
             Confidence::Possible
         }
-        // A part of the device failed, and took channels of programs with it.
-        _ if logged.named > 0 && class != Some(XidClass::Application) => Confidence::Likely,
+        // A part of the device failed, and took the work of programs with it.
+        _ if logged.named > 0 => Confidence::Likely,
         // It may be from before a reset.
         _ if logged.last == DriverMessage::UNDATED && !lost => Confidence::Possible,
-        _ if withholds(&[logged.code]) && !withholds(codes) => Confidence::Possible,
-        _ if withholds(&[logged.code]) => Confidence::Likely,
-        _ if matches!(action, XidAction::Reset | XidAction::Reboot) => Confidence::Likely,
+        _ if severity == Severity::FatalUnlessContained && !is_fatal => Confidence::Possible,
+        _ if severity >= Severity::FatalUnlessContained => Confidence::Likely,
+        _ if matches!(remedy, Remedy::Reset | Remedy::Reboot) => Confidence::Likely,
         _ => Confidence::Possible,
     };
-    let advice = match (action, device) {
-        (XidAction::Reset, Some(device)) => Advice::ResetDevice(device.id().index),
+    let advice = match (remedy, device) {
+        (Remedy::Reset, Some(device)) => Advice::ResetDevice(device.id().index),
         // The driver itself requests it.
-        (XidAction::Reboot, _) if logged.code == 154 => Advice::Reboot,
-        _ if class == Some(XidClass::Application) && logged.programs.len() <= 1 => {
-            Advice::ReadProgramError
-        }
+        (Remedy::Reboot, _) if relation == Relation::Request => Advice::Reboot,
+        _ if class == FaultClass::Program && logged.programs.len() <= 1 => Advice::ReadProgramError,
         _ => Advice::ReadKernelLog,
     };
-    let follow = logged.follow.iter().map(|(code, count)| {
-        let text = meaning(*code).map_or("", |meaning| meaning.text);
+    let follow = logged.follow.values().map(|(error, count)| {
+        let DriverError { name, text, .. } = error;
         let times = if *count > 1 { format!(", {count} times") } else { String::new() };
-        let text = format!("Xid {code}: {text}{times}: a consequence of Xid {}", logged.code);
-        Evidence::of_xid(*code, text)
+        let text = format!("{name}: {text}{times}: a consequence of {}", logged.error.name);
+        Evidence::of_error(error, text)
     });
-    let evidence = std::iter::once(Evidence::of_xid(logged.code, evidence)).chain(follow).collect();
+    let own = Evidence::of_error(logged.error, evidence);
+    let evidence = std::iter::once(own).chain(follow).collect();
     Some(Finding {
         kind: FindingKind::DriverError,
         confidence,
@@ -282,18 +289,9 @@ fn has_healthy_memory(device: &DeviceState) -> bool {
 impl Logged<'_> {
     /// Formats `Xid 31: invalid memory access (MMU fault), 3 times, last 2 h ago, by python`.
     fn describe(&self, now: &Snapshot) -> String {
-        let text = self.meaning.map_or("unknown to this version", |meaning| meaning.text);
-        let mut line = format!("Xid {}: {text}", self.code);
-        if self.code == 154 {
-            let action = self.meaning.map(|meaning| meaning.action);
-            line.push_str(if action == Some(XidAction::Reboot) {
-                " to reboot"
-            } else {
-                " to reset"
-            });
-        }
+        let mut line = format!("{}: {}", self.error.name, self.error.text);
         match (self.count, self.named) {
-            (0, _) => line.push_str(", named as the cause by what it caused,"),
+            (0, _) => line.push_str(", named as the cause by its consequences,"),
             (1, _) => line.push(','),
             (count, _) => line.push_str(&format!(", {count} times, last")),
         }

@@ -16,7 +16,8 @@ pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
 
 fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let listed = device.processes.as_ref().map_or(0, Vec::len);
-    let memory = device.memory_used().ok().zip(device.memory_total().ok());
+    let is_own = device.memory_source().kind.shows_leaks();
+    let memory = device.memory_used().ok().zip(device.memory_total().ok()).filter(|_| is_own);
     let much = memory.filter(|(used, _)| device.driver_reserve().is_some_and(|own| *used > own));
     if listed == 0 && much.is_none() {
         return None;

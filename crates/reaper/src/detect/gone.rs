@@ -19,12 +19,12 @@ fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Findin
     let pids = gone.iter().map(|process| process.pid.to_string()).collect::<Vec<_>>().join(", ");
     let verb = if gone.len() == 1 { "does" } else { "do" };
     let memory: Option<Bytes> = gone.iter().map(|process| process.memory.ok()).sum();
-    let suspects = heirs(context, device);
+    let suspects = successors(context, device);
     let best = suspects.iter().map(|suspect| suspect.confidence).max();
     let advice = match (best, suspects.first()) {
         (Some(Confidence::High), _) => Some(Advice::ReapDevice(device.id().index)),
         (_, Some(suspect)) => Some(context.to_end(suspect.process.pid)),
-        (_, None) if context.unread().is_some() => context.look_as_root(),
+        (_, None) if context.unread().is_some() => context.advise_root(),
         (_, None) => Some(Advice::ResetDevice(device.id().index)),
     };
     let text = format!("NVML lists {pids}, which {verb} not exist here");
@@ -41,12 +41,12 @@ fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Findin
 
 /// Returns the processes that may have inherited the memory: they certainly have some, and no list
 /// accounts for it.
-fn heirs(context: &DetectContext<'_>, device: &DeviceState) -> Vec<Suspect> {
-    let mut heirs = suspects(context, device);
-    heirs.retain(|heir| {
+fn successors(context: &DetectContext<'_>, device: &DeviceState) -> Vec<Suspect> {
+    let mut successors = suspects(context, device);
+    successors.retain(|successor| {
         context
-            .holder(heir.process.pid)
+            .holder(successor.process.pid)
             .is_some_and(|holder| holder.surely_uses_memory_of(device.id()))
     });
-    heirs
+    successors
 }

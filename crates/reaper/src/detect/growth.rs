@@ -51,8 +51,7 @@ fn evidence(rise: &Rise, device: &DeviceState) -> Evidence {
         rise.to,
         span(rise.span)
     );
-    if let (Ok(used), Ok(total)) = (device.memory_used(), device.memory_total()) {
-        let Bytes(free) = total.saturating_sub(used);
+    if let Ok(Bytes(free)) = device.memory_free() {
         let (grown, time) = rise.recent;
         let seconds = u128::from(free) * u128::from(time.as_secs()) / u128::from(grown.0.max(1));
         let left = Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX));

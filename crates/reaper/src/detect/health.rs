@@ -110,7 +110,7 @@ fn failing(device: &DeviceState, sample: &DeviceSample) -> Vec<&'static str> {
         ("power draw", sample.power_draw.err()),
         ("power limit", sample.power_limit.err()),
         ("fan speed", thermal.and_then(|thermal| thermal.fan_speed.err())),
-        ("MIG mode", device.info.mig_enabled.err()),
+        ("MIG mode", device.info.partitioned.err()),
     ]
     .into_iter()
     .filter_map(|(name, absent)| (absent == Some(Absent::Failed)).then_some(name))
@@ -120,6 +120,7 @@ fn failing(device: &DeviceState, sample: &DeviceSample) -> Vec<&'static str> {
 /// Returns whether the device has memory that no process uses and that only a reset frees.
 fn leaks(context: &DetectContext<'_>, device: &DeviceState) -> bool {
     Unexplained::of(device).is_some_and(|account| account.is_ghost())
+        && device.memory_source().kind.shows_leaks()
         && context.now.sees_host_pids != Ok(false)
         && context.now.holders.is_ok()
         && context.unread().is_none()

@@ -4,7 +4,7 @@ use super::context::{DetectContext, MIN_IDLE, is_much};
 use super::ray;
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use crate::past::Lasting;
+use crate::past::{Lasting, span};
 use crate::role::Role;
 use gpu_core::{Bytes, DeviceId, DeviceProcess, DeviceState, Pid, ProcessInfo, ProcessState};
 use std::collections::BTreeMap;
@@ -115,8 +115,10 @@ fn finding(
                 visible GPU"
         );
         evidence.push(Evidence::new(Sign::ComputesOnOtherDevice, text));
+        let all = busy.len() + held.len();
         advice.push(Advice::LimitVisibleDevices(busy));
         advice.push(Advice::LetMemoryGrow);
+        advice.push(Advice::UseDevices(all));
     }
     Some(Finding {
         kind: FindingKind::Hoarder,
@@ -144,7 +146,11 @@ fn idle_time(
             Evidence::new(Sign::NoComputeObserved, "no compute in NVML's sample window")
         }
         (false, false) => {
-            Evidence::new(Sign::NoComputeObserved, "0 % utilization in a single sample")
+            let samples = match seen.samples {
+                0 | 1 => "a single sample".to_owned(),
+                samples => format!("{samples} samples over {}", span(seen.span)),
+            };
+            Evidence::new(Sign::NoComputeObserved, format!("0 % utilization in {samples}"))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The MIG instance with the unexplained memory.
 
 use crate::condition::Unexplained;
-use gpu_core::{Bytes, DeviceState, MigInstance, driver_reserve};
+use gpu_core::{Bytes, DeviceState, Partition, driver_reserve};
 
 /// The memory of a GPU instance, which all compute instances in it share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,12 @@ impl InstanceAccount {
     }
 
     fn reported(device: &DeviceState) -> Option<Vec<InstanceAccount>> {
+        // The instances of a NUMA node are nodes of their own.
+        if !device.memory_source().kind.shows_leaks() {
+            return None;
+        }
         let mut accounts: Vec<InstanceAccount> = Vec::new();
-        for instance in device.mig.as_ref().ok()? {
+        for instance in device.partitions.as_ref().ok()? {
             let gpu_instance = instance.gpu_instance?;
             let (used, total) = (instance.memory.used.ok()?, instance.memory.total.ok()?);
             if !accounts.iter().any(|known| known.gpu_instance == gpu_instance) {
@@ -55,8 +59,8 @@ impl InstanceAccount {
     /// Formats `within MIG 1 (2g.10gb, GPU instance 5): 5,132 of 9,856 MiB used there, none by
     /// listed processes`.
     pub(crate) fn describe(&self, device: &DeviceState) -> String {
-        let is_here = |mig: &&MigInstance| mig.gpu_instance == Some(self.gpu_instance);
-        let here: Vec<&MigInstance> = device.mig.iter().flatten().filter(is_here).collect();
+        let is_here = |mig: &&Partition| mig.gpu_instance == Some(self.gpu_instance);
+        let here: Vec<&Partition> = device.partitions.iter().flatten().filter(is_here).collect();
         let location = match here[..] {
             [mig] => {
                 let profile = mig.profile.as_ref().map(|profile| format!("{profile}, "));

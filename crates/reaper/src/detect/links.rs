@@ -51,7 +51,7 @@ fn nvlinks(equals: &[&DeviceState]) -> Vec<Finding> {
     let counts: Vec<(&DeviceState, usize)> = equals
         .iter()
         // In MIG mode the links are off.
-        .filter(|device| device.info.mig_enabled != Ok(true))
+        .filter(|device| device.info.partitioned != Ok(true))
         .filter_map(|device| Some((*device, active_links(details(device)?.nvlinks.as_ref()?)?)))
         .collect();
     let Some(most) = counts.iter().map(|(_, count)| *count).max() else { return Vec::new() };
@@ -138,7 +138,7 @@ fn fabric_health(device: &DeviceState) -> Option<Finding> {
             Confidence::Possible,
             flag(
                 fabric.access_timeout_recovery,
-                "its NVLink fabric recovers from an access that timed out",
+                "its NVLink fabric is recovering from an access that timed out",
             ),
         ),
     ];

@@ -11,6 +11,7 @@ mod gone;
 mod growth;
 mod health;
 mod hoarder;
+mod host_bound;
 mod instance;
 mod links;
 mod orphan;
@@ -48,7 +49,7 @@ pub fn diagnose(snapshots: &[Snapshot]) -> Diagnosis {
 /// that of `now` alone, except that durations are those of the last added snapshot.
 pub fn diagnose_after(past: &Past, now: &Snapshot) -> Diagnosis {
     let context = DetectContext::new(past, now);
-    let detectors: [fn(&DetectContext<'_>) -> Vec<Finding>; 12] = [
+    let detectors: [fn(&DetectContext<'_>) -> Vec<Finding>; 13] = [
         foreign::detect,
         unexplained::detect,
         gone::detect,
@@ -56,6 +57,7 @@ pub fn diagnose_after(past: &Past, now: &Snapshot) -> Diagnosis {
         orphan::detect,
         hoarder::detect,
         growth::detect,
+        host_bound::detect,
         health::detect,
         defects::detect,
         links::detect,
@@ -125,14 +127,14 @@ fn merged(context: &DetectContext<'_>, found: Vec<Finding>) -> Vec<Finding> {
             let here = sign.devices.iter().all(|id| finding.devices.iter().any(|of| of == id));
             let accounts = matches!(finding.kind, FindingKind::Ghost | FindingKind::ListedButGone);
             // Idle memory needs no reason other than the known one.
-            let tells_more = accounts || sign.kind == FindingKind::Hoarder;
+            let is_more_specific = accounts || sign.kind == FindingKind::Hoarder;
             // A ghost may be less certain than its sign for a separate reason.
             let joins = finding.kind == FindingKind::Orphan;
             let is_it = |suspect: &Suspect| {
                 let is_less = suspect.confidence < about.confidence;
                 suspect.process == about.process && (joins || !is_less)
             };
-            here && tells_more && finding.suspects.iter().any(is_it)
+            here && is_more_specific && finding.suspects.iter().any(is_it)
         };
         let Some(finding) = findings.iter_mut().find(|finding| covers(finding)) else {
             findings.extend(Some(sign).filter(|sign| is_finding(context, sign)));

@@ -26,12 +26,12 @@ pub(super) fn worker(context: &DetectContext<'_>, pid: Pid) -> Option<Evidence> 
     let pid = raylet.key.pid;
     let text = if info.name == IDLE {
         format!(
-            "a worker of Ray without a task (raylet {pid}), which keeps memory for the next one; \
-                max_calls=1 on the remote function ends the worker after each task, and raylet \
-                replaces a worker that was ended"
+            "an idle Ray worker (raylet {pid}), which keeps memory for its next task; max_calls=1 \
+             on the remote function ends the worker after each task, and raylet replaces a killed \
+             worker"
         )
     } else {
-        format!("a worker of Ray (raylet {pid})")
+        format!("a Ray worker (raylet {pid})")
     };
     Some(Evidence::new(Sign::RayWorker, text))
 }

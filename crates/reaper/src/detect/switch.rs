@@ -1,82 +1,82 @@
-//! Errors of NVSwitches in the kernel log (SXid).
+//! Errors of switches between devices in the kernel log.
 //!
-//! The line itself says whether an error is fatal. A fatal one needs a reset of all GPUs and
-//! switches together, or a reboot; others are counted and watched (NVIDIA, "Fabric Manager User
-//! Guide", appendix of NVSwitch errors).
+//! A fatal error needs a reset of all devices and switches together, or a reboot; others are counted
+//! and watched (NVIDIA, "Fabric Manager User Guide", appendix of NVSwitch errors).
 
 use super::ago::when;
 use super::consequence::Cause;
 use super::context::DetectContext;
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
-use gpu_core::{DriverMessage, DriverMessageKind, PciBusId, Timestamp};
+use gpu_core::{
+    DriverError, DriverErrorCode, DriverMessage, FaultClass, PciBusId, Relation, Severity,
+    Timestamp,
+};
 use std::collections::BTreeMap;
 
-/// Messages of a switch with one number.
+/// Messages about one error of a switch.
 struct Logged<'a> {
-    /// The text after the severity, from the gravest message.
-    text: &'a str,
-    fatal: Option<bool>,
+    /// The gravest one; `None` if only further lines were logged.
+    error: Option<&'a DriverError>,
+    name: &'a str,
     count: usize,
     last: Timestamp,
-    /// A GPU's error in the same burst explains it.
+    /// An error of a device in the same burst explains it.
     follows: bool,
+}
+
+impl Logged<'_> {
+    fn severity(&self) -> Severity {
+        self.error.map_or(Severity::Unstated, |error| error.severity)
+    }
 }
 
 /// Returns a finding for each switch with errors.
 pub(super) fn findings(
     context: &DetectContext<'_>,
     messages: &[&DriverMessage],
-    causes: &[Option<Cause>],
+    causes: &[Option<Cause<'_>>],
 ) -> Vec<Finding> {
-    let mut switches: BTreeMap<PciBusId, BTreeMap<u32, Logged<'_>>> = BTreeMap::new();
+    let mut switches: BTreeMap<PciBusId, BTreeMap<&DriverErrorCode, Logged<'_>>> = BTreeMap::new();
     for (message, cause) in messages.iter().zip(causes) {
-        let DriverMessageKind::SXid(code) = message.kind else { continue };
-        let new = || Logged { text: "", fatal: None, count: 0, last: message.at, follows: true };
-        let of_switch = switches.entry(message.bus).or_default();
-        let logged = of_switch.entry(code).or_insert_with(new);
-        logged.last = logged.last.max(message.at);
-        logged.follows &= cause.is_some() || is_detail(&message.text);
-        // Further lines of an error have its number, and its severity and data as numbers.
-        if is_detail(&message.text) {
+        let error = &message.error;
+        if error.class != FaultClass::Switch {
             continue;
         }
-        logged.count += 1;
-        let (severity, text) = message.text.split_once(", ").unwrap_or((&message.text, ""));
-        let fatal = match severity {
-            "Fatal" => Some(true),
-            "Non-fatal" => Some(false),
-            _ => None,
-        };
-        if fatal >= logged.fatal {
-            logged.fatal = fatal;
-            logged.text = if fatal.is_some() { text } else { &message.text };
+        let of_switch = switches.entry(message.bus).or_default();
+        let name = &error.name;
+        let new = || Logged { error: None, name, count: 0, last: message.at, follows: true };
+        let logged = of_switch.entry(&error.code).or_insert_with(new);
+        logged.last = logged.last.max(message.at);
+        let is_detail = error.relation == Relation::Detail;
+        logged.follows &= cause.is_some() || is_detail;
+        if !is_detail {
+            logged.count += 1;
+            if logged.error.is_none() || error.severity >= logged.severity() {
+                logged.error = Some(error);
+            }
         }
     }
     switches.into_iter().map(|(bus, logged)| finding(context, bus, &logged)).collect()
 }
 
-fn is_detail(text: &str) -> bool {
-    text.starts_with("Data {") || text.starts_with("Severity ")
-}
-
 fn finding(
     context: &DetectContext<'_>,
     bus: PciBusId,
-    logged: &BTreeMap<u32, Logged<'_>>,
+    logged: &BTreeMap<&DriverErrorCode, Logged<'_>>,
 ) -> Finding {
-    let is_fatal = |logged: &Logged<'_>| logged.fatal == Some(true) && !logged.follows;
+    let is_fatal = |logged: &Logged<'_>| logged.severity() == Severity::Fatal && !logged.follows;
     let confidence =
         if logged.values().any(is_fatal) { Confidence::Likely } else { Confidence::Possible };
-    let evidence = logged.iter().map(|(code, logged)| {
-        let severity = match logged.fatal {
-            Some(true) => "fatal",
-            Some(false) => "not fatal",
-            None => "of a severity that the log lacks",
+    let evidence = logged.values().map(|logged| {
+        let severity = match logged.severity() {
+            Severity::Fatal | Severity::FatalUnlessContained => "fatal",
+            Severity::NotFatal | Severity::Contained => "not fatal",
+            Severity::Unstated => "of unknown severity",
         };
-        let mut text = format!("NVSwitch {bus}: SXid {code}, {severity}");
-        if !logged.text.is_empty() {
-            text.push_str(&format!(": {}", logged.text));
+        let mut text = format!("NVSwitch {bus}: {}, {severity}", logged.name);
+        if let Some(error) = logged.error.filter(|error| !error.text.is_empty()) {
+            text.push_str(&format!(": {}", error.text));
         }
         match logged.count {
             0 | 1 => text.push(','),
@@ -84,9 +84,9 @@ fn finding(
         }
         text.push_str(&when(context.now, logged.last));
         if logged.follows && logged.count > 0 {
-            text.push_str("; a GPU failed before it, so the link went down with that");
+            text.push_str("; a GPU failed before it and took the link down");
         }
-        Evidence::new(Sign::SXid, text)
+        Evidence::new(Sign::SwitchError, text)
     });
     let advice = match confidence {
         Confidence::Possible => Advice::ReadLinkErrors,

@@ -4,10 +4,7 @@ use super::context::DetectContext;
 use crate::condition::throttle_faults;
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
-use gpu_core::DeviceState;
-
-/// The bits that name heat as the reason.
-const THERMAL: u64 = 0x020 | 0x040;
+use gpu_core::{DeviceState, ThrottleReasons};
 
 pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
     context.now.devices.iter().filter_map(|device| detect_on(context, device)).collect()
@@ -16,12 +13,14 @@ pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
 /// The reasons appear for a moment when clocks change, so a single sample proves little. It proves
 /// more if the temperature agrees: at the slowdown threshold or above.
 fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
-    let reasons = throttle_faults(device).filter(|reasons| reasons.0 != 0)?;
-    let lasting = context.lasting(device, |past| past.throttled(reasons.0));
+    let reasons =
+        throttle_faults(device).filter(|reasons| *reasons != ThrottleReasons::default())?;
+    let lasting = context.lasting(device, |past| past.throttled(reasons));
     let names: Vec<&str> = reasons.names().collect();
     let text = format!("clocks reduced: {}", names.join(", "));
     let mut evidence = vec![Evidence::new(Sign::ClocksReduced, text)];
-    let hot = reasons.0 & THERMAL != 0;
+    let heat = ThrottleReasons::SOFTWARE_THERMAL | ThrottleReasons::HARDWARE_THERMAL;
+    let hot = reasons.has_any(heat);
     let heat = temperatures(device);
     if let Some((temperature, limit)) = heat {
         let sign = if temperature >= limit {
@@ -29,7 +28,7 @@ fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Findin
         } else {
             Sign::BelowSlowdownTemperature
         };
-        let text = format!("{temperature} °C; clocks are reduced from {limit} °C on");
+        let text = format!("{temperature} °C; clocks are reduced at {limit} °C");
         evidence.push(Evidence::new(sign, text));
     }
     let agrees = hot && heat.is_some_and(|(temperature, limit)| temperature >= limit);

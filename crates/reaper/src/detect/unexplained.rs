@@ -3,12 +3,13 @@
 use super::context::{DetectContext, paths};
 use super::instance::InstanceAccount;
 use super::ray;
-use crate::condition::Unexplained;
+use crate::condition::{Unexplained, low_power};
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
 use gpu_core::{
-    Access, Bytes, DeviceState, Fault, Holder, Origin, Pid, PodEvidence, ProcessState, WorkloadKind,
+    Access, Bytes, DeviceState, Fault, Holder, Origin, Pid, PodEvidence, ProcessState,
+    WorkloadKind, is_mps_program,
 };
 use std::time::Duration;
 
@@ -26,8 +27,17 @@ pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
 }
 
 fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
-    let (bytes, accounts) = account(device)?;
-    let suspects = suspects(context, device);
+    let mut suspects = suspects(context, device);
+    let Some((bytes, accounts)) = account(device) else {
+        return unmeasured(context, device, suspects);
+    };
+    // Users of the host can make pages of a NUMA node look unexplained: pages that only a pipe holds
+    // are in no counter of the kernel.
+    if !device.memory_source().kind.shows_leaks() {
+        for suspect in &mut suspects {
+            suspect.confidence = suspect.confidence.min(Confidence::Likely);
+        }
+    }
     let Cause { kind, confidence, evidence, advice } = match &context.now.holders {
         Err(fault) => unknown_holders(context, device, fault),
         Ok(_) => {
@@ -35,7 +45,7 @@ fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Findin
         }
     };
     let grows = super::growth::of_unlisted(context, device);
-    let accounts = accounts.into_iter().chain(grows);
+    let accounts = accounts.into_iter().chain(low_power(device)).chain(grows);
     Some(Finding {
         kind,
         confidence,
@@ -44,6 +54,37 @@ fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Findin
         suspects,
         evidence: accounts.chain(evidence).collect(),
         advice: advice.into_iter().collect(),
+    })
+}
+
+/// Returns the finding about processes that certainly use memory of a device that the driver lists
+/// without them, where their memory cannot be measured. Only their files show it, so the confidence
+/// is never high.
+fn unmeasured(
+    context: &DetectContext<'_>,
+    device: &DeviceState,
+    mut suspects: Vec<Suspect>,
+) -> Option<Finding> {
+    if device.memory_source().kind.shows_leaks() || device.memory_unlisted().is_some() {
+        return None;
+    }
+    suspects.retain(|suspect| suspect.confidence == Confidence::High);
+    // A driver that lists no process may list none at all.
+    let lists_some = device.processes.as_ref().ok().map(|listed| !listed.is_empty())?;
+    let confidence = if lists_some { Confidence::Likely } else { Confidence::Possible };
+    for suspect in &mut suspects {
+        suspect.confidence = confidence;
+    }
+    let text = "the memory of unlisted processes cannot be measured on this GPU";
+    let first = suspects.first()?.process.pid;
+    Some(Finding {
+        kind: FindingKind::Ghost,
+        confidence,
+        devices: vec![device.id().clone()],
+        memory: None,
+        suspects,
+        evidence: vec![Evidence::new(Sign::MemoryNotMeasured, text)],
+        advice: vec![if lists_some { context.to_end(first) } else { Advice::LookLonger }],
     })
 }
 
@@ -89,8 +130,8 @@ fn unknown_holders(context: &DetectContext<'_>, device: &DeviceState, fault: &Fa
             Some(share) => {
                 kind = FindingKind::NotPermitted;
                 format!(
-                    "; {share} busy: a process computes that the list lacks, so this is no \
-                     leftover; inside a container or WSL, nvidia-smi lists no process"
+                    "; {share} busy: an unlisted process is computing, so this is no leftover; \
+                     inside a container or WSL, nvidia-smi lists no process"
                 )
             }
             None => "; inside a container or WSL, nvidia-smi lists no process".to_owned(),
@@ -102,7 +143,7 @@ fn unknown_holders(context: &DetectContext<'_>, device: &DeviceState, fault: &Fa
         evidence: Some(Evidence::new(Sign::HoldersUnknown, text)),
         advice: match context.now.origin {
             Origin::Pasted => Some(Advice::PasteHolders),
-            _ => context.look_as_root(),
+            _ => context.advise_root(),
         },
     }
 }
@@ -115,7 +156,7 @@ fn suspected(
 ) -> Option<Cause> {
     let first = suspects.first()?.process.pid;
     let confidence = suspects.iter().map(|suspect| suspect.confidence).max()?;
-    let evidence = if device.info.mig_enabled == Ok(true) {
+    let evidence = if device.info.partitioned == Ok(true) {
         let text = "MIG is enabled, so process lists may be incomplete";
         Some(Evidence::new(Sign::MigEnabled, text))
     } else {
@@ -141,7 +182,7 @@ fn unsuspected(context: &DetectContext<'_>, device: &DeviceState) -> Cause {
         || context.holders_of(device).find(|holder| holder.surely_uses_memory_of(device.id()));
     let (kind, confidence, evidence, advice) = if let Some(unread) = context.unread() {
         let evidence = Evidence::new(Sign::UninspectedProcesses, unread);
-        (FindingKind::NotPermitted, Confidence::Likely, evidence, context.look_as_root())
+        (FindingKind::NotPermitted, Confidence::Likely, evidence, context.advise_root())
     } else if let Some(daemon) = mps(context, device) {
         let text = format!("held by {daemon}: clients of the MPS server may use it");
         let evidence = Evidence::new(Sign::HeldByMps, text);
@@ -157,9 +198,15 @@ fn unsuspected(context: &DetectContext<'_>, device: &DeviceState) -> Cause {
         (FindingKind::Ghost, Confidence::Possible, evidence, Some(Advice::StopService(pid)))
     } else {
         let text = "all processes were inspected; none uses memory of the device";
-        let evidence = Evidence::new(Sign::NoMemoryUser, text);
-        let advice = Advice::ResetDevice(device.id().index);
-        (FindingKind::DriverLeak, Confidence::Likely, evidence, Some(advice))
+        if device.memory_source().kind.shows_leaks() {
+            let evidence = Evidence::new(Sign::NoMemoryUser, text);
+            let advice = Advice::ResetDevice(device.id().index);
+            (FindingKind::DriverLeak, Confidence::Likely, evidence, Some(advice))
+        } else {
+            let text = format!("{text}; the kernel may keep pages of a NUMA node after a program");
+            let evidence = Evidence::new(Sign::NoMemoryUser, text);
+            (FindingKind::DriverLeak, Confidence::Possible, evidence, Some(Advice::LookLonger))
+        }
     };
     Cause { kind, confidence, evidence: Some(evidence), advice }
 }
@@ -176,7 +223,7 @@ pub(super) fn suspects(context: &DetectContext<'_>, device: &DeviceState) -> Vec
             // Without privileges NVML does not list the processes in MIG instances; and a process
             // that no signal ends should not be signalled without a request.
             let stuck = is_stuck(context, holder.process.pid);
-            let certain = device.info.mig_enabled != Ok(true) && !stuck;
+            let certain = device.info.partitioned != Ok(true) && !stuck;
             // A program that is starting maps the device before the driver lists it.
             let starts = context.is_younger(holder.process.pid, STARTING);
             let confidence = match (holder.surely_uses_memory_of(device.id()), listed_elsewhere) {
@@ -260,6 +307,6 @@ fn mps(context: &DetectContext<'_>, device: &DeviceState) -> Option<String> {
     let mut infos =
         context.holders_of(device).filter_map(|holder| context.info(holder.process.pid));
     infos
-        .find(|info| info.name.starts_with("nvidia-cuda-mps"))
+        .find(|info| is_mps_program(&info.name))
         .map(|info| format!("{} {}", info.key.pid, info.name))
 }

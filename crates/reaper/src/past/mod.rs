@@ -9,13 +9,17 @@ use crate::condition::{
 };
 use cpu::CpuTime;
 use gpu_core::{
-    Bytes, DeviceId, DeviceState, Pid, ProcessInfo, ProcessKey, ProcessState, Snapshot, Timestamp,
+    Bytes, DeviceId, DeviceState, Pid, ProcessInfo, ProcessKey, ProcessState, Snapshot,
+    ThrottleReasons, Timestamp,
 };
 use growth::Growth;
 pub(crate) use growth::Rise;
 use std::collections::BTreeMap;
 use std::time::Duration;
 pub(crate) use streak::{HOURS, Lasting, Streak, span};
+
+/// A device that is used no more than this, in percent, waits most of the time.
+pub(crate) const LOW: u8 = 30;
 
 /// The results of a series of snapshots for each device and process: since when it is idle, for how
 /// long a fault lasts, whether its memory grows.
@@ -66,6 +70,8 @@ pub(crate) struct UsePast {
     key: ProcessKey,
     /// It did not compute.
     pub(crate) idle: Streak,
+    /// The device, or its part of it, was used no more than [`LOW`].
+    pub(crate) low: Streak,
     /// When it was first listed, since the last interval that was not watched.
     first: Duration,
     /// When it was last listed.
@@ -92,6 +98,7 @@ struct ProcessPast {
 #[derive(Clone, Copy, Debug)]
 struct Use {
     idle: Option<bool>,
+    low: Option<bool>,
     memory: Option<Bytes>,
 }
 
@@ -278,7 +285,7 @@ impl DevicePast {
         self.seen = now;
         let faults = throttle_faults(device);
         for (streak, fault) in self.throttled.iter_mut().zip(THROTTLE_FAULTS) {
-            streak.note(faults.map(|reasons| reasons.0 & fault != 0), now, longest);
+            streak.note(faults.map(|reasons| reasons.has_any(fault)), now, longest);
         }
         self.busy_alone.note(is_busy_alone(device), now, longest);
         self.slow_link.note(is_link_slow(device), now, longest);
@@ -296,7 +303,8 @@ impl DevicePast {
         let mut uses: BTreeMap<Pid, Use> = BTreeMap::new();
         for process in listed {
             let idle = process.utilization.ok().map(|own| own.get() == 0).or(still);
-            let here = Use { idle, memory: process.memory.ok() };
+            let low = process.utilization.ok().or(busy).map(|share| share.get() <= LOW);
+            let here = Use { idle, low, memory: process.memory.ok() };
             // A process in several MIG instances is listed in each.
             uses.entry(process.pid).and_modify(|known| known.join(here)).or_insert(here);
         }
@@ -318,9 +326,10 @@ impl DevicePast {
     }
 
     /// Returns how long the clocks have been reduced for one of these reasons.
-    pub(crate) fn throttled(&self, reasons: u64) -> Option<Streak> {
-        let bits = THROTTLE_FAULTS.iter().zip(&self.throttled);
-        let lasting = bits.filter(|(bit, _)| *bit & reasons != 0).map(|(_, streak)| *streak);
+    pub(crate) fn throttled(&self, reasons: ThrottleReasons) -> Option<Streak> {
+        let faults = THROTTLE_FAULTS.iter().zip(&self.throttled);
+        let lasting =
+            faults.filter(|(fault, _)| reasons.has_any(**fault)).map(|(_, streak)| *streak);
         lasting.max_by_key(Streak::samples)
     }
 }
@@ -330,6 +339,7 @@ impl UsePast {
         UsePast {
             key,
             idle: Streak::default(),
+            low: Streak::default(),
             first: now,
             seen: now,
             has_computed: false,
@@ -347,6 +357,7 @@ impl UsePast {
         self.seen = now;
         self.key.start = key.start.or(self.key.start);
         self.idle.note(here.idle, now, longest);
+        self.low.note(here.low, now, longest);
         self.has_computed |= here.idle == Some(false);
         self.memory.note(here.memory, now, longest);
     }
@@ -359,10 +370,12 @@ impl UsePast {
 
 impl Use {
     fn join(&mut self, other: Use) {
-        self.idle = match (self.idle, other.idle) {
+        let both = |own, other| match (own, other) {
             (Some(false), _) | (_, Some(false)) => Some(false),
             (own, other) => own.and(other),
         };
+        self.idle = both(self.idle, other.idle);
+        self.low = both(self.low, other.low);
         self.memory = self.memory.zip(other.memory).map(|(own, other)| own + other);
     }
 }

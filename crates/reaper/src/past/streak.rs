@@ -90,10 +90,11 @@ impl Lasting {
 /// Longer times are formatted in hours.
 pub(crate) const HOURS: Duration = Duration::from_secs(2 * 3_600);
 
-/// Formats a watched time: `119 s`, `59 min`, from two hours on `9 h`.
+/// Formats a watched time: `500 ms`, `119 s`, `59 min`, from two hours on `9 h`.
 pub(crate) fn span(time: Duration) -> String {
     match time.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
+        0 => format!("{} ms", time.as_millis()),
+        seconds @ 1..120 => format!("{seconds} s"),
         seconds @ 120..7_200 => format!("{} min", seconds / 60),
         seconds => format!("{} h", seconds / 3_600),
     }

@@ -44,7 +44,11 @@ impl Choice<'_> {
         let held = self.held(pid);
         let files = self.files(pid, &held);
         if files.is_empty() {
-            return Err(if held.is_empty() { Refusal::HoldsNothing } else { Refusal::HoldsOthers });
+            return Err(match held.is_empty() {
+                true if self.context.is_listed(pid) => Refusal::OnlyListed,
+                true => Refusal::HoldsNothing,
+                false => Refusal::HoldsOthers,
+            });
         }
         if !self.is_asked_for(info) {
             return Err(Refusal::OtherUser);
@@ -183,7 +187,7 @@ fn warnings(context: &DetectContext<'_>, process: &ProcessInfo) -> Vec<String> {
         ));
     }
     if process.state == Ok(ProcessState::Uninterruptible) {
-        warnings.push("it is in state D: no signal ends it before the wait does".to_owned());
+        warnings.push("it is in state D: no signal ends it before the wait ends".to_owned());
     }
     warnings
 }

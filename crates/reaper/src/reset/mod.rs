@@ -15,6 +15,8 @@ pub use links::Linked;
 pub use unknown::Unknown;
 pub use way::Way;
 
+use crate::detect::diagnose;
+use crate::finding::{Confidence, FindingKind};
 use crate::role::Role;
 use gpu_core::{
     Absent, DeviceState, FileRole, HeldFile, Holder, Percent, Pid, Reading, Snapshot, SystemService,
@@ -98,7 +100,9 @@ impl Blockers {
         // NVML may list a process that has certainly ended. A reset clears this.
         let seen = |pid: &Pid| snapshot.process(*pid) != Err(Absent::NotFound);
         pids.retain(|pid| seen(pid) || snapshot.sees_host_pids != Ok(true));
-        let users = pids.into_iter().map(|pid| Blocker::of(snapshot, &devices, pid));
+        let ghosts = ghosts(snapshot);
+        let users = pids.into_iter();
+        let users = users.map(|pid| Blocker::of(snapshot, &devices, pid, ghosts.contains(&pid)));
         Blockers { users: users.collect(), unknown: Unknown::first(snapshot, &devices, linked) }
     }
 
@@ -106,6 +110,15 @@ impl Blockers {
     pub fn is_clear(&self) -> bool {
         self.users.is_empty() && self.unknown.is_none()
     }
+}
+
+/// Returns the processes that certainly hold the unexplained memory of a device: `doctor` advises to
+/// reap them.
+fn ghosts(snapshot: &Snapshot) -> BTreeSet<Pid> {
+    let findings = diagnose(std::slice::from_ref(snapshot)).findings.into_iter();
+    let certain = findings
+        .filter(|found| found.kind == FindingKind::Ghost && found.confidence == Confidence::High);
+    certain.flat_map(|found| found.suspects).map(|suspect| suspect.process.pid).collect()
 }
 
 /// Returns whether a process is the child through which this program calls NVML.
@@ -133,7 +146,7 @@ fn reaches(snapshot: &Snapshot, device: &DeviceState, holder: &Holder) -> bool {
 }
 
 impl Blocker {
-    fn of(snapshot: &Snapshot, devices: &[&DeviceState], pid: Pid) -> Self {
+    fn of(snapshot: &Snapshot, devices: &[&DeviceState], pid: Pid, is_ghost: bool) -> Self {
         let holder = snapshot.holders().iter().find(|holder| holder.process.pid == pid);
         let process = snapshot.process(pid).ok();
         let used: Vec<&DeviceState> = devices
@@ -161,6 +174,7 @@ impl Blocker {
             device.sample.as_ref().is_ok_and(|sample| sample.utilization.is_ok_and(|u| u.get() > 0))
         };
         let may_compute = match utilization {
+            _ if is_ghost => false,
             Ok(utilization) => utilization.get() > 0,
             Err(_) => used.iter().any(is_busy),
         };

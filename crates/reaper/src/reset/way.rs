@@ -2,7 +2,7 @@
 
 use crate::finding::Advice;
 use crate::role::Role;
-use gpu_core::{Pid, ProcessInfo, ProcessState, kernel_name};
+use gpu_core::{Pid, ProcessInfo, ProcessState, is_mps_program, kernel_name};
 
 /// The way to make a process release a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(super) fn way(
             Advice::ReapProcess(pid) => Way::Reap(gpu, pid),
             whole => Way::EndWhole(whole),
         },
-        Role::Daemon if is_mps(process) => Way::QuitMps(mps_user(process, parent)),
+        Role::Daemon if is_mps_program(&process.name) => Way::QuitMps(mps_user(process, parent)),
         Role::Display => Way::EndGraphicalSession,
         _ => match unit.or_else(usual) {
             Some(unit) => Way::StopService(unit),
@@ -62,17 +62,12 @@ pub(super) fn way(
     }
 }
 
-/// Returns whether a process is MPS's control daemon or server, by its name.
-fn is_mps(process: &ProcessInfo) -> bool {
-    kernel_name(&process.name) == kernel_name("nvidia-cuda-mps-server")
-}
-
 /// Returns the UID of the user whose MPS a process belongs to; `None` for root's. Root's daemon
 /// runs each server under the UID of its client, so the parent distinguishes such a server from the
 /// user's own. Any other process of this name is treated as the user's own, which needs only that
 /// user's permissions.
 fn mps_user(process: &ProcessInfo, parent: Option<&ProcessInfo>) -> Option<u32> {
-    let of_root = |parent: &ProcessInfo| is_mps(parent) && parent.uid == Ok(0);
+    let of_root = |parent: &ProcessInfo| is_mps_program(&parent.name) && parent.uid == Ok(0);
     let uid = process.uid.ok().filter(|uid| *uid != 0)?;
     (!parent.is_some_and(of_root)).then_some(uid)
 }

@@ -5,8 +5,8 @@ use gpu_core::*;
 use gpu_reaper::*;
 
 /// The codes of all findings and their suspects, in order.
-fn signs(looks: &[Snapshot]) -> Vec<Sign> {
-    let findings = diagnose(looks).findings;
+fn signs(snapshots: &[Snapshot]) -> Vec<Sign> {
+    let findings = diagnose(snapshots).findings;
     let all = findings.iter().flat_map(|finding| {
         let suspects = finding.suspects.iter().flat_map(|suspect| &suspect.evidence);
         finding.evidence.iter().chain(suspects)
@@ -15,7 +15,7 @@ fn signs(looks: &[Snapshot]) -> Vec<Sign> {
 }
 
 fn of_device(device: DeviceState) -> Vec<Sign> {
-    signs(&[look(vec![device], vec![], vec![])])
+    signs(&[snapshot_of(vec![device], vec![], vec![])])
 }
 
 fn of_details(change: impl Fn(&mut DeviceState, &mut DeviceDetails)) -> Vec<Sign> {
@@ -24,7 +24,7 @@ fn of_details(change: impl Fn(&mut DeviceState, &mut DeviceDetails)) -> Vec<Sign
 
 /// Returns the codes for a process with unlisted memory on an idle device.
 fn of_holder(info: ProcessInfo) -> Vec<Sign> {
-    signs(&[look(vec![device(0, 9000, 16_280)], vec![context(&info, &[0])], vec![info])])
+    signs(&[snapshot_of(vec![device(0, 9000, 16_280)], vec![context(&info, &[0])], vec![info])])
 }
 
 /// Returns the codes for a listed process after `change`.
@@ -32,7 +32,7 @@ fn of_listed(change: impl Fn(&mut ProcessInfo, &mut DeviceState)) -> Vec<Sign> {
     let mut info = process(30, "python");
     let mut device = listing(device(0, 5000, 16_280), 30, 4990);
     change(&mut info, &mut device);
-    let mut now = look(vec![device], vec![context(&info, &[0])], vec![info]);
+    let mut now = snapshot_of(vec![device], vec![context(&info, &[0])], vec![info]);
     now.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
     signs(&[now])
 }
@@ -53,7 +53,7 @@ fn failed_call_has_code_of_its_reach() {
         assert_eq!(of_device(failing(0, kind)), [sign], "{kind:?}");
     }
     let both = [0, 1].map(|index| failing(index, ErrorKind::TimedOut)).into();
-    assert_eq!(signs(&[look(both, vec![], vec![])]), [Sign::NoAnswer, Sign::NotQueried]);
+    assert_eq!(signs(&[snapshot_of(both, vec![], vec![])]), [Sign::NoAnswer, Sign::NotQueried]);
     let mut partly = device(0, 0, 16_280);
     partly.sample.as_mut().unwrap().temperature = Err(Absent::Failed);
     assert_eq!(of_device(partly), [Sign::UnreadableValues]);
@@ -64,7 +64,7 @@ fn defect_has_a_code_of_its_own() {
     let changed = of_details(|device, details| {
         let mut modes = Modes::absent(Absent::NotSupported);
         (modes.ecc, modes.ecc_pending) = (Ok(false), Ok(true));
-        (device.info.mig_enabled, modes.mig_pending) = (Ok(false), Ok(true));
+        (device.info.partitioned, modes.mig_pending) = (Ok(false), Ok(true));
         details.modes = Some(modes);
         details.reset_status = Some(ResetStatus {
             required: Ok(true),
@@ -105,7 +105,7 @@ fn links_have_codes_of_their_states() {
         let link = NvLink { active: Ok(false), ..NvLink::absent(Absent::NotSupported) };
         details.nvlinks = Some(vec![link]);
     });
-    let mut pasted = look(vec![inactive], vec![], vec![]);
+    let mut pasted = snapshot_of(vec![inactive], vec![], vec![]);
     pasted.origin = Origin::Pasted;
     assert_eq!(signs(&[pasted]), [Sign::NvLinksInactive]);
     let fabric = |state, status| {
@@ -168,7 +168,7 @@ fn memory_of_services_and_of_unknown_holders_has_codes() {
     let roots = |name| of_holder(ProcessInfo { uid: Ok(0), ..process(66, name) });
     assert_eq!(roots("nvidia-cuda-mps"), [Sign::UnexplainedMemory, Sign::HeldByMps]);
     assert_eq!(roots("Xorg"), [Sign::UnexplainedMemory, Sign::MappedByDisplayOrDaemon]);
-    let mut unknown = look(vec![device(0, 9000, 16_280)], vec![], vec![]);
+    let mut unknown = snapshot_of(vec![device(0, 9000, 16_280)], vec![], vec![]);
     unknown.holders = Err(Error::new(Absent::NotRecorded, "see holders").fault());
     assert_eq!(signs(&[unknown]), [Sign::UnexplainedMemory, Sign::HoldersUnknown]);
 }

@@ -12,7 +12,7 @@ fn kinds(snapshot: &Snapshot) -> Vec<(FindingKind, Confidence)> {
 fn ghost() -> Snapshot {
     let decoder = process(100, "t2t-decoder");
     let monitor = process(67, "argusagent");
-    look(
+    snapshot_of(
         vec![device(0, 15_849, 16_280)],
         vec![
             context(&decoder, &[0]),
@@ -42,7 +42,8 @@ fn ghosts_of_the_same_processes_are_joined() {
         let devices =
             vec![device(0, 9000, 16_280), device(1, 7000, 16_280), device(2, 500, 16_280)];
         let holders = std::iter::once(on(&first, &[0, 1])).chain(third).collect();
-        let mut diagnosis = diagnose(&[look(devices, holders, vec![first.clone(), other.clone()])]);
+        let mut diagnosis =
+            diagnose(&[snapshot_of(devices, holders, vec![first.clone(), other.clone()])]);
         assert_eq!(diagnosis.findings.len(), 3, "{diagnosis:?}");
         diagnosis.join_ghosts();
         diagnosis.findings
@@ -65,10 +66,10 @@ fn ghosts_of_the_same_processes_are_joined() {
 
 #[test]
 fn small_unlisted_memory_is_driver_overhead() {
-    assert_eq!(kinds(&look(vec![device(0, 25, 16_280)], vec![], vec![])), []);
+    assert_eq!(kinds(&snapshot_of(vec![device(0, 25, 16_280)], vec![], vec![])), []);
     let worker = process(4631, "python");
     let at_work = busy(listing(device(0, 2259, 11_439), 4631, 2248), 97);
-    assert_eq!(kinds(&look(vec![at_work], vec![context(&worker, &[0])], vec![worker])), []);
+    assert_eq!(kinds(&snapshot_of(vec![at_work], vec![context(&worker, &[0])], vec![worker])), []);
 }
 
 #[test]
@@ -82,13 +83,14 @@ fn process_with_only_open_device_is_uncertain_suspect() {
     let culprit = process(8, "python");
     let devices =
         vec![device(0, 9000, 16_280), busy(listing(device(1, 9000, 16_280), 7, 8990), 50)];
-    let alone = look(devices.clone(), vec![both.clone()], vec![neighbour.clone()]);
+    let alone = snapshot_of(devices.clone(), vec![both.clone()], vec![neighbour.clone()]);
     assert_eq!(
         kinds(&alone),
         [(FindingKind::DriverLeak, Confidence::Likely)],
         "no process maps GPU 0"
     );
-    let together = look(devices, vec![both, context(&culprit, &[0])], vec![neighbour, culprit]);
+    let together =
+        snapshot_of(devices, vec![both, context(&culprit, &[0])], vec![neighbour, culprit]);
     let diagnosis = diagnose(&[together]);
     let suspects: Vec<u32> =
         diagnosis.findings[0].suspects.iter().map(|suspect| suspect.process.pid.0).collect();
@@ -123,7 +125,7 @@ fn unknown_memory_yields_no_finding() {
 fn leak_has_no_suspect_and_reset_lists_blockers() {
     let monitor = process(67, "dcgm-like");
     let held = holder(&monitor, &[("/dev/nvidia0", "F....")]);
-    let leak = look(vec![device(0, 9000, 16_280)], vec![held], vec![monitor]);
+    let leak = snapshot_of(vec![device(0, 9000, 16_280)], vec![held], vec![monitor]);
     assert_eq!(
         kinds(&leak),
         [
@@ -136,7 +138,7 @@ fn leak_has_no_suspect_and_reset_lists_blockers() {
     }
     let mut sick = device(0, 0, 16_280);
     sick.sample = Err(Error::new(DeviceFault::ResetRequired, "sample GPU 0").fault());
-    let sick = look(vec![sick], vec![], vec![]);
+    let sick = snapshot_of(vec![sick], vec![], vec![]);
     assert_eq!(kinds(&sick), [(FindingKind::DeviceFault, Confidence::High)]);
 }
 
@@ -147,7 +149,7 @@ fn hanging_call_is_a_fault_of_its_device_only() {
         DeviceState::unanswered(device(index, 0, 16_280).info, Groups::NONE, &fault)
     };
     let reported = |devices: Vec<DeviceState>| {
-        let diagnosis = diagnose(&[look(devices, vec![], vec![])]);
+        let diagnosis = diagnose(&[snapshot_of(devices, vec![], vec![])]);
         let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:?}") };
         finding.clone()
     };
@@ -176,7 +178,7 @@ fn refused_process_list_is_a_finding() {
     };
     let findings = |kind: ErrorKind| {
         let devices = vec![refused(0, kind), device(1, 0, 16_280), refused(2, kind)];
-        diagnose(&[look(devices, vec![], vec![])]).findings
+        diagnose(&[snapshot_of(devices, vec![], vec![])]).findings
     };
     let unloaded = findings(MachineFault::DriverNotLoaded.into());
     let [finding] = &unloaded[..] else { panic!("{unloaded:?}") };
@@ -203,7 +205,7 @@ fn refused_process_list_is_a_finding() {
 #[test]
 fn foreign_pids_account_for_memory_without_naming_processes() {
     let worker = process(7, "python");
-    let mut inside = look(
+    let mut inside = snapshot_of(
         vec![listing(device(0, 9000, 16_280), 7, 8990), device(1, 9000, 16_280)],
         vec![context(&worker, &[0])],
         vec![worker.clone()],
@@ -227,7 +229,8 @@ fn listed_state_is_unknown_if_list_was_not_read() {
     let worker = process(7, "python");
     let listed_by = |processes| {
         let device = DeviceState { processes, ..device(0, 9000, 16_280) };
-        let snapshot = look(vec![device], vec![context(&worker, &[0])], vec![worker.clone()]);
+        let snapshot =
+            snapshot_of(vec![device], vec![context(&worker, &[0])], vec![worker.clone()]);
         let usage = Usage::of(&snapshot);
         let [user] = usage.on(snapshot.devices[0].id()) else { panic!("{usage:?}") };
         (user.listed, user.memory)
@@ -252,7 +255,7 @@ fn single_snapshot_yields_only_possible_hoarder() {
     let mut devices = vec![busy(listing(device(0, 10_803, 11_178), 45_479, 10_791), 97)];
     devices.extend((1..8).map(|i| listing(device(i, 10_631, 11_178), 45_479, 10_619)));
     let held = context(&python, &[0, 1, 2, 3, 4, 5, 6, 7]);
-    let mut one = look(devices, vec![held], vec![python]);
+    let mut one = snapshot_of(devices, vec![held], vec![python]);
     let diagnosis = diagnose(std::slice::from_ref(&one));
     let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:?}") };
     assert_eq!((finding.kind, finding.confidence), (FindingKind::Hoarder, Confidence::Possible));
@@ -288,13 +291,13 @@ fn orphan_using_cpu_time_may_still_compute() {
         let cpu_time = Ok(std::time::Duration::from_millis(cpu_ms));
         let worker = ProcessInfo { cpu_time, ..orphan() };
         let device = listing(device(0, 5000, 16_280), 30, 4990);
-        let mut snapshot = look(vec![device], vec![context(&worker, &[0])], vec![worker]);
+        let mut snapshot = snapshot_of(vec![device], vec![context(&worker, &[0])], vec![worker]);
         snapshot.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
         Snapshot { taken_at, ..snapshot }
     };
     for (later_ms, expected) in [(1000, Confidence::Likely), (1010, Confidence::Possible)] {
-        let looks = [seen(1000, Timestamp(1_000_000)), seen(later_ms, Timestamp(1_001_000))];
-        let findings = diagnose(&looks).findings;
+        let snapshots = [seen(1000, Timestamp(1_000_000)), seen(later_ms, Timestamp(1_001_000))];
+        let findings = diagnose(&snapshots).findings;
         let of: Vec<_> = findings.iter().map(|found| (found.kind, found.confidence)).collect();
         assert_eq!(of, [(FindingKind::Orphan, expected)], "{later_ms} ms");
     }
@@ -305,7 +308,7 @@ fn orphan_lost_parent_and_group() {
     let worker = orphan();
     let device = listing(device(0, 5000, 16_280), 30, 4990);
     let with = |worker: &ProcessInfo, device: &DeviceState, launcher: bool, held: Holder| {
-        let mut snapshot = look(vec![device.clone()], vec![held], vec![worker.clone()]);
+        let mut snapshot = snapshot_of(vec![device.clone()], vec![held], vec![worker.clone()]);
         let launcher = if launcher { Ok(process(20, "launcher")) } else { Err(Absent::NotFound) };
         snapshot.processes.insert(Pid(20), Process::from(launcher));
         let orphan = |(kind, _): &(FindingKind, Confidence)| *kind == FindingKind::Orphan;
@@ -343,7 +346,7 @@ fn orphan_lost_parent_and_group() {
 fn disguised_process_is_a_ghost_not_a_leak() {
     let mut disguised = process(66, "nvidia-cuda-mps");
     disguised.uid = Ok(1001);
-    let snapshot = look(
+    let snapshot = snapshot_of(
         vec![device(0, 9000, 16_280)],
         vec![context(&disguised, &[0])],
         vec![disguised.clone()],
@@ -358,7 +361,7 @@ fn zombie_and_uninterruptible_holders_are_distinguished() {
     zombie.live_threads = Ok(3);
     let devices = vec![listing(device(0, 500, 16_280), 9, 490)];
     let with = |info: &ProcessInfo| {
-        kinds(&look(devices.clone(), vec![context(info, &[0])], vec![info.clone()]))
+        kinds(&snapshot_of(devices.clone(), vec![context(info, &[0])], vec![info.clone()]))
     };
     assert_eq!(with(&zombie), [(FindingKind::ZombieHolder, Confidence::High)]);
     zombie.live_threads = Ok(0);
@@ -371,7 +374,7 @@ fn zombie_and_uninterruptible_holders_are_distinguished() {
 fn listed_but_gone_process_blames_its_children() {
     let child = process(51, "python");
     let devices = vec![listing(device(0, 5000, 16_280), 50, 4990)];
-    let mut gone = look(devices, vec![], vec![]);
+    let mut gone = snapshot_of(devices, vec![], vec![]);
     gone.processes.insert(Pid(50), Process::from(Err(Absent::NotFound)));
     assert_eq!(kinds(&gone), [(FindingKind::ListedButGone, Confidence::Likely)]);
     gone.holders = Ok(vec![context(&child, &[0])]);
@@ -386,7 +389,7 @@ fn listed_but_gone_processes_are_named_in_evidence() {
     let evidence = |pids: &[u32]| {
         let idle = device(0, 2_000 * pids.len() as u64, 16_280);
         let listed = pids.iter().fold(idle, |device, pid| listing(device, *pid, 2_000));
-        let mut gone = look(vec![listed], vec![], vec![]);
+        let mut gone = snapshot_of(vec![listed], vec![], vec![]);
         for pid in pids {
             gone.processes.insert(Pid(*pid), Process::from(Err(Absent::NotFound)));
         }
@@ -400,14 +403,14 @@ fn listed_but_gone_processes_are_named_in_evidence() {
 fn inherited_memory_follows_ghost_rules() {
     let with = |device: DeviceState, state: ProcessState| {
         let child = ProcessInfo { state: Ok(state), ..process(51, "python") };
-        let mut gone = look(vec![device], vec![context(&child, &[0])], vec![child]);
+        let mut gone = snapshot_of(vec![device], vec![context(&child, &[0])], vec![child]);
         gone.processes.insert(Pid(50), Process::from(Err(Absent::NotFound)));
         let kind = |(kind, _): &(FindingKind, Confidence)| *kind == FindingKind::ListedButGone;
         kinds(&gone).into_iter().find(kind).map(|(_, confidence)| confidence)
     };
     let plain = listing(device(0, 5000, 16_280), 50, 4990);
     let mut split = plain.clone();
-    split.info.mig_enabled = Ok(true);
+    split.info.partitioned = Ok(true);
     assert_eq!(with(plain.clone(), ProcessState::Sleeping), Some(Confidence::High));
     assert_eq!(with(split, ProcessState::Sleeping), Some(Confidence::Likely));
     assert_eq!(with(plain, ProcessState::Uninterruptible), Some(Confidence::Likely));
@@ -419,7 +422,7 @@ fn host_pid_is_not_a_process_in_this_namespace() {
     let monitor = process(23, "argusagent");
     let held = holder(&monitor, &[("/dev/nvidia0", "F....")]);
     let device = busy(listing(device(0, 40_970, 81_920), 23, 40_960), 77);
-    let mut inside = look(vec![device], vec![held], vec![monitor]);
+    let mut inside = snapshot_of(vec![device], vec![held], vec![monitor]);
     inside.sees_host_pids = Ok(false);
     let diagnosis = diagnose(std::slice::from_ref(&inside));
     assert_eq!(diagnosis.cleared[0].role, Role::Monitor);
@@ -431,16 +434,16 @@ fn host_pid_is_not_a_process_in_this_namespace() {
 #[test]
 fn unknown_memory_is_not_free() {
     let mut unknown = device(0, 0, 16_280);
-    assert!(Usage::of(&look(vec![unknown.clone()], vec![], vec![])).is_free(unknown.id()));
+    assert!(Usage::of(&snapshot_of(vec![unknown.clone()], vec![], vec![])).is_free(unknown.id()));
     unknown.sample.as_mut().unwrap().memory.used = Err(Absent::NotSupported);
-    assert!(!Usage::of(&look(vec![unknown.clone()], vec![], vec![])).is_free(unknown.id()));
+    assert!(!Usage::of(&snapshot_of(vec![unknown.clone()], vec![], vec![])).is_free(unknown.id()));
 }
 
 #[test]
 fn failing_readings_are_a_device_fault() {
     let mut failing = device(0, 25, 16_280);
     failing.sample.as_mut().unwrap().temperature = Err(Absent::Failed);
-    let snapshot = look(vec![failing], vec![], vec![]);
+    let snapshot = snapshot_of(vec![failing], vec![], vec![]);
     assert_eq!(kinds(&snapshot), [(FindingKind::DeviceFault, Confidence::Likely)]);
     assert_eq!(
         diagnose(&[snapshot]).findings[0].evidence[0].text,
@@ -454,7 +457,7 @@ fn detection_scales_to_many_holders_and_devices() {
     let devices: Vec<DeviceState> = (0..64).map(|index| device(index, 15_000, 16_280)).collect();
     let processes: Vec<ProcessInfo> = (100..20_100).map(|pid| process(pid, "python")).collect();
     let holders = processes.iter().map(|info| context(info, &[info.key.pid.0 % 64])).collect();
-    let diagnosis = diagnose(&[look(devices, holders, processes)]);
+    let diagnosis = diagnose(&[snapshot_of(devices, holders, processes)]);
     assert_eq!(diagnosis.findings.len(), 64);
     assert_eq!(diagnosis.findings.iter().map(|f| f.suspects.len()).sum::<usize>(), 20_000);
 }
@@ -465,7 +468,7 @@ fn displays_and_daemons_are_cleared() {
     x.uid = Ok(0);
     let mut daemon = process(800, "nvidia-persiste");
     daemon.uid = Ok(0);
-    let snapshot = look(
+    let snapshot = snapshot_of(
         vec![device(0, 300, 16_280)],
         vec![context(&x, &[0]), context(&daemon, &[0])],
         vec![x, daemon],

@@ -4,10 +4,10 @@ use crate::fixture::*;
 use gpu_core::*;
 use gpu_reaper::*;
 
-const NOW: u64 = 1_000_000_000;
+pub(crate) const NOW: u64 = 1_000_000_000;
 
 /// A healthy device at bus 3b + index.
-fn sound(index: u8) -> DeviceState {
+pub(crate) fn sound(index: u8) -> DeviceState {
     let mut device = device(index.into(), 4, 16_280);
     device.info.id.bus = Ok(PciBusId { domain: 0, bus: 0x3b + index, device: 0, function: 0 });
     let health = MemoryHealth { uncorrected: Ok(0), ..MemoryHealth::default() };
@@ -20,8 +20,8 @@ fn logged(seconds_ago: u64, line: &str) -> DriverMessage {
         .unwrap()
 }
 
-fn with(devices: Vec<DeviceState>, messages: Vec<DriverMessage>) -> Vec<Finding> {
-    let now = look(devices, vec![], vec![]);
+pub(crate) fn with(devices: Vec<DeviceState>, messages: Vec<DriverMessage>) -> Vec<Finding> {
+    let now = snapshot_of(devices, vec![], vec![]);
     let now = Snapshot { taken_at: Timestamp(NOW), driver_messages: Ok(messages), ..now };
     diagnose(&[now]).findings
 }
@@ -42,8 +42,8 @@ fn error_of_a_program_does_not_accuse_the_device() {
     assert_eq!((kind, confidence), (FindingKind::DriverError, Confidence::Possible));
     assert_eq!(
         evidence,
-        "Xid 31: invalid memory access (MMU fault), 60 s ago, by python; most often a fault of \
-         the program"
+        "Xid 31: invalid memory access (MMU fault), 60 s ago, by python; usually a bug in the \
+         program"
     );
     let by = |name: &str| logged(60, &format!("Xid (PCI:0000:3b:00): 31, pid=7, name={name}, Ch"));
     let several = with(vec![sound(0)], vec![by("train"), by("train"), by("eval")]);
@@ -97,7 +97,7 @@ fn message_joins_the_finding_about_the_same_part() {
     let [fault] = &found[..] else { panic!("{found:?}") };
     assert_eq!((fault.kind, fault.evidence.len()), (FindingKind::DeviceFault, 2));
     let found = with(vec![sound(0)], vec![off.clone()]);
-    assert!(found[0].evidence[0].text.ends_with("; it answers now"));
+    assert!(found[0].evidence[0].text.ends_with("; it responds now"));
     assert_eq!(found[0].confidence, Confidence::Possible);
     // Several messages about one device are one finding.
     let gsp = logged(60, "Xid (PCI:0000:3b:00): 119, Timeout");

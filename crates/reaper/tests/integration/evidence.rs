@@ -19,7 +19,7 @@ const RESERVE: u64 = 64 + 80;
 
 #[test]
 fn memory_beyond_driver_overhead_is_unexplained() {
-    let with = |mib| kinds(look(vec![device(0, mib, 16_000)], vec![], vec![]));
+    let with = |mib| kinds(snapshot_of(vec![device(0, mib, 16_000)], vec![], vec![]));
     assert_eq!(with(RESERVE), []);
     assert_eq!(with(RESERVE + 1), [FindingKind::DriverLeak]);
     let drawing = |mib, display, kind| {
@@ -27,7 +27,7 @@ fn memory_beyond_driver_overhead_is_unexplained() {
         device.processes.as_mut().unwrap()[0].kind = kind;
         device.info.display_active = display;
         let info = ProcessInfo { uid: Ok(0), ..process(700, "Xorg") };
-        kinds(look(vec![device], vec![], vec![info])).contains(&FindingKind::DriverLeak)
+        kinds(snapshot_of(vec![device], vec![], vec![info])).contains(&FindingKind::DriverLeak)
     };
     let compute = DeviceProcessKind::Compute;
     assert!(drawing(RESERVE + 1, Ok(false), compute));
@@ -55,7 +55,7 @@ fn evidence_of_ghost_describes_how_device_is_held() {
         let files = [("/dev/nvidia0", letters), ("/dev/nvidia-uvm", "f....")];
         let mut held = holder(&info, &files);
         held.through_thread = Some(Pid(103));
-        let found = only(look(vec![device(0, 9000, 16_000)], vec![held], vec![info]));
+        let found = only(snapshot_of(vec![device(0, 9000, 16_000)], vec![held], vec![info]));
         let evidence = [
             format!("nvidia0 nvidia-uvm {how}"),
             "its main thread exited; thread 103 is alive and holds them: tools that read only the main thread's files miss it".to_owned(),
@@ -71,8 +71,8 @@ fn evidence_of_ghost_describes_how_device_is_held() {
     }
 }
 
-fn instance() -> MigInstance {
-    MigInstance {
+fn instance() -> Partition {
+    Partition {
         index: 0,
         uuid: Ok(DeviceUuid("MIG-0".into())),
         profile: Err(Absent::NotRecorded),
@@ -87,9 +87,9 @@ fn advice_for_ghost_follows_its_certainty() {
     let ghost = |state, mig, unreadable| {
         let info = ProcessInfo { state: Ok(state), ..process(100, "python") };
         let mut device = device(0, 9000, 16_000);
-        device.info.mig_enabled = Ok(mig);
-        device.mig = Ok(if mig { vec![instance()] } else { vec![] });
-        let mut now = look(vec![device], vec![context(&info, &[0])], vec![info]);
+        device.info.partitioned = Ok(mig);
+        device.partitions = Ok(if mig { vec![instance()] } else { vec![] });
+        let mut now = snapshot_of(vec![device], vec![context(&info, &[0])], vec![info]);
         now.unreadable.add(Absent::NotPermitted, unreadable);
         let diagnosis = diagnose(&[now]);
         let found = &diagnosis.findings[0];
@@ -118,7 +118,7 @@ fn advice_without_holders_depends_on_origin() {
         (Origin::Live, Advice::LookAsRoot),
         (Origin::Simulated("scene".into()), Advice::LookAsRoot),
     ] {
-        let mut now = look(vec![device(0, 9000, 16_000)], vec![], vec![]);
+        let mut now = snapshot_of(vec![device(0, 9000, 16_000)], vec![], vec![]);
         now.origin = origin;
         now.holders = Err(Error::new(Absent::NotRecorded, "see holders").fault());
         assert_eq!(only(now).advice, [advice]);
@@ -128,7 +128,7 @@ fn advice_without_holders_depends_on_origin() {
 #[test]
 fn separate_namespace_is_found_by_list_or_memory() {
     let inside = |device: DeviceState| {
-        let mut now = look(vec![device], vec![], vec![]);
+        let mut now = snapshot_of(vec![device], vec![], vec![]);
         now.sees_host_pids = Ok(false);
         let found = diagnose(&[now]).findings.pop()?;
         Some(found.evidence[1..].iter().map(|more| more.text.clone()).collect::<Vec<_>>())
@@ -146,7 +146,8 @@ fn separate_namespace_is_found_by_list_or_memory() {
 #[test]
 fn advice_for_listed_but_gone_process_depends_on_what_was_seen() {
     for (unreadable, advice) in [(0, Advice::ResetDevice(0)), (1, Advice::LookAsRoot)] {
-        let mut gone = look(vec![listing(device(0, 5000, 16_280), 60, 4990)], vec![], vec![]);
+        let mut gone =
+            snapshot_of(vec![listing(device(0, 5000, 16_280), 60, 4990)], vec![], vec![]);
         gone.processes.insert(Pid(60), Process::from(Err(Absent::NotFound)));
         gone.unreadable.add(Absent::NotPermitted, unreadable);
         let found = only(gone);
@@ -162,7 +163,7 @@ fn advice_for_sick_device_depends_on_fault() {
     ] {
         let mut sick = device(0, 0, 16_280);
         sick.sample = Err(Error::new(fault, "sample GPU 0").fault());
-        assert_eq!(only(look(vec![sick], vec![], vec![])).advice, [advice]);
+        assert_eq!(only(snapshot_of(vec![sick], vec![], vec![])).advice, [advice]);
     }
 }
 
@@ -171,7 +172,7 @@ fn hoarder_has_a_gibibyte_and_a_twentieth_of_device() {
     let found = |mib, total| {
         let info = process(100, "python");
         let device = listing(device(0, mib, total), 100, mib);
-        kinds(look(vec![device], vec![context(&info, &[0])], vec![info]))
+        kinds(snapshot_of(vec![device], vec![context(&info, &[0])], vec![info]))
     };
     assert_eq!(found(1023, 16_000), []);
     assert_eq!(found(1024, 16_000), [FindingKind::Hoarder]);
@@ -186,7 +187,7 @@ fn orphan(change: fn(&mut ProcessInfo, &mut Snapshot)) -> Option<Confidence> {
     let line = ["python", "--multiprocessing-fork"];
     worker.command_line = Ok(line.map(String::from).into());
     let device = listing(device(0, 5000, 16_280), 30, 4990);
-    let mut now = look(vec![device], vec![context(&worker, &[0])], vec![]);
+    let mut now = snapshot_of(vec![device], vec![context(&worker, &[0])], vec![]);
     now.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
     change(&mut worker, &mut now);
     now.processes.insert(Pid(30), Process::from(Ok(worker)));
@@ -231,7 +232,7 @@ fn forgeable_services_leave_device_free_up_to_two_gibibytes() {
         change(&mut info);
         let held = holder(&info, &[("/dev/nvidia-modeset", "F....")]);
         let device = listing(device(0, mib, 16_000), 700, mib);
-        let now = look(vec![device], vec![held], vec![info]);
+        let now = snapshot_of(vec![device], vec![held], vec![info]);
         Usage::of(&now).is_free(now.devices[0].id())
     };
     assert!(is_free(|_| {}, 9_000), "root's own");
@@ -264,7 +265,7 @@ fn hoarder(own: Reading<u64>) -> Option<Finding> {
     let mut device = busy(listing(device(0, 2010, 16_000), 100, 2000), 90);
     let share = own.map(|share| Percent::new(share).unwrap());
     device.processes.as_mut().unwrap()[0].utilization = share;
-    diagnose(&[look(vec![device], vec![context(&info, &[0])], vec![info])]).findings.pop()
+    diagnose(&[snapshot_of(vec![device], vec![context(&info, &[0])], vec![info])]).findings.pop()
 }
 
 #[test]
@@ -283,12 +284,15 @@ fn hoarder_is_judged_by_its_own_utilization() {
 fn hoarder_in_single_sample_needs_more_snapshots() {
     let info = process(100, "python");
     let device = |index| listing(device(index, 2010, 16_000), 100, 2000);
-    let now = look(vec![device(0), device(1)], vec![context(&info, &[0, 1])], vec![info]);
+    let now = snapshot_of(vec![device(0), device(1)], vec![context(&info, &[0, 1])], vec![info]);
     let after = |millis| Snapshot { taken_at: Timestamp(now.taken_at.0 + millis), ..now.clone() };
     let found = only(now.clone());
     let evidence = ["holds 4,000 MiB on 2 GPUs", "0 % utilization in a single sample"];
     assert_eq!(Evidence::texts(&found.suspects[0].evidence), evidence);
     assert_eq!(found.advice, [Advice::WatchIdle, Advice::ReapProcess(Pid(100))]);
+    let soon = diagnose(&[0, 1_000, 2_000].map(after)).findings.remove(0);
+    let text = "0 % utilization in 3 samples over 2 s";
+    assert_eq!((&*soon.suspects[0].evidence[1].text, soon.confidence), (text, found.confidence));
     let longer = diagnose(&[0, 300_000, 600_000].map(after)).findings.remove(0);
     assert_eq!(longer.suspects[0].evidence[1].text, "idle in 3 samples over 10 min");
     assert_eq!(longer.confidence, Confidence::Likely);
@@ -303,7 +307,7 @@ fn advice_and_memory_of_orphan_follow_its_confidence() {
         worker.command_line = Ok(["--multiprocessing-fork".to_owned()].into());
         let device = listing(device(0, 5000, 16_280), 30, 4990);
         let device = busy(device, if idle { 0 } else { 90 });
-        let mut now = look(vec![device], vec![context(&worker, &[0])], vec![worker]);
+        let mut now = snapshot_of(vec![device], vec![context(&worker, &[0])], vec![worker]);
         now.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
         let findings = diagnose(&[now]).findings;
         findings.into_iter().find(|found| found.kind == FindingKind::Orphan)
@@ -318,8 +322,11 @@ fn advice_and_memory_of_orphan_follow_its_confidence() {
 fn memory_of_service_may_belong_to_its_clients() {
     let with = |name: &str| {
         let info = ProcessInfo { uid: Ok(0), ..process(66, name) };
-        let found =
-            only(look(vec![device(0, 9000, 16_000)], vec![context(&info, &[0])], vec![info]));
+        let found = only(snapshot_of(
+            vec![device(0, 9000, 16_000)],
+            vec![context(&info, &[0])],
+            vec![info],
+        ));
         (found.confidence, found.evidence[1].text.clone(), found.advice)
     };
     let possible = Confidence::Possible;
@@ -337,7 +344,7 @@ fn display_server_of_user_is_known_by_what_it_draws() {
         let info = process(700, "Xorg");
         let mut device = listing(device(0, 50, 16_000), 700, 20);
         device.processes.as_mut().unwrap()[0].kind = kind;
-        let now = look(vec![device], vec![holder(&info, &[(path, "F....")])], vec![info]);
+        let now = snapshot_of(vec![device], vec![holder(&info, &[(path, "F....")])], vec![info]);
         Usage::of(&now).on(now.devices[0].id())[0].role
     };
     let (compute, graphics) = (DeviceProcessKind::Compute, DeviceProcessKind::Graphics);
@@ -357,7 +364,7 @@ fn refusals_are_described_in_words() {
         (Refusal::Role(Role::Display), "it is a display server"),
         (Refusal::Role(Role::Daemon), "it is a system daemon for the GPU"),
         (Refusal::NotSeen, "no such process is visible"),
-        (Refusal::NotTheSame, "it is a different process than the chosen one (PID reused)"),
+        (Refusal::NotTheSame, "it is not the chosen process (PID reused)"),
         (
             Refusal::ScopeHolds(Pid(7), Box::new(Refusal::LoginSession)),
             "the scope would end 7 too, and it is part of a login session",
@@ -375,7 +382,7 @@ fn advice_for_half_dead_process_depends_on_its_threads() {
         let mut held = context(&info, &[0]);
         held.through_thread = through.map(Pid);
         let device = listing(device(0, 500, 16_280), 9, 490);
-        let found = only(look(vec![device], vec![held], vec![info]));
+        let found = only(snapshot_of(vec![device], vec![held], vec![info]));
         (found.confidence, found.advice[0].clone(), found.memory)
     };
     let zombie = ProcessState::Zombie;
@@ -396,24 +403,24 @@ fn in_instances(
     listed: &[(Option<u32>, u64)],
 ) -> (Option<u32>, Vec<Option<Bytes>>, Option<String>) {
     let mut device = device(0, whole, 40_960);
-    device.info.mig_enabled = Ok(true);
+    device.info.partitioned = Ok(true);
     let part = |(index, (gpu_instance, used)): (usize, &(u32, u64))| {
         let (used, total) = (Ok(Bytes::from_mib(*used)), Ok(Bytes::from_mib(16_000)));
         let memory = MemoryInfo { total, used, reserved: Err(Absent::NotSupported) };
         let (index, gpu_instance) = (index as u32, Some(*gpu_instance));
-        MigInstance { index, gpu_instance, memory, profile: Ok("3g.20gb".into()), ..instance() }
+        Partition { index, gpu_instance, memory, profile: Ok("3g.20gb".into()), ..instance() }
     };
-    device.mig = Ok(instances.iter().enumerate().map(part).collect());
+    device.partitions = Ok(instances.iter().enumerate().map(part).collect());
     for (number, (gpu_instance, mib)) in (7..).zip(listed) {
         device = listing(device, number, *mib);
         let process = device.processes.as_mut().unwrap().last_mut().unwrap();
         process.gpu_instance = *gpu_instance;
     }
     let id = device.id().clone();
-    let look = look(vec![device], vec![], vec![]);
-    let usage = Usage::of(&look);
+    let snapshot = snapshot_of(vec![device], vec![], vec![]);
+    let usage = Usage::of(&snapshot);
     let accounts = instances.iter().map(|(gi, _)| usage.account_of_instance(&id, *gi)).collect();
-    let findings = diagnose(&[look]).findings;
+    let findings = diagnose(&[snapshot]).findings;
     let mut evidence = findings.iter().flat_map(|finding| &finding.evidence);
     let within = evidence.find(|one| one.sign == Sign::MemoryInMigInstance);
     let within = within.map(|one| one.text.clone());
@@ -469,7 +476,7 @@ fn computing(change: impl Fn(&mut ProcessInfo, &mut DeviceProcess)) -> Snapshot 
         }
         devices.push(device);
     }
-    let mut now = look(devices, holders, processes);
+    let mut now = snapshot_of(devices, holders, processes);
     now.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
     now
 }
@@ -501,7 +508,7 @@ fn process_of_unknown_age_is_only_evidence() {
         let mut info = process(30, "python");
         (info.state, info.started_at) = (Ok(ProcessState::Uninterruptible), started_at);
         let device = listing(device(0, 5000, 16_280), 30, 4990);
-        found(&[look(vec![device], vec![context(&info, &[0])], vec![info])])
+        found(&[snapshot_of(vec![device], vec![context(&info, &[0])], vec![info])])
     };
     assert_eq!(stuck(Ok(Timestamp(0))), [(FindingKind::StuckHolder, Confidence::Possible)]);
     assert_eq!(stuck(Ok(Timestamp(100_001))), [], "it was started less than 15 minutes ago");
@@ -509,7 +516,7 @@ fn process_of_unknown_age_is_only_evidence() {
     // It still explains memory that no listed process accounts for.
     let mut info = process(30, "python");
     (info.state, info.started_at) = (Ok(ProcessState::Uninterruptible), Err(Absent::NotRecorded));
-    let ghost = look(vec![device(0, 5000, 16_280)], vec![context(&info, &[0])], vec![info]);
+    let ghost = snapshot_of(vec![device(0, 5000, 16_280)], vec![context(&info, &[0])], vec![info]);
     let findings = diagnose(&[ghost]).findings;
     assert_eq!(findings[0].kind, FindingKind::Ghost);
     let signs: Vec<Sign> = findings[0].suspects[0].evidence.iter().map(|one| one.sign).collect();
@@ -521,7 +528,7 @@ fn excuse_spares_processes_that_may_just_have_started() {
     let idle = || {
         let info = process(30, "python");
         let device = listing(device(0, 5000, 16_280), 30, 4990);
-        diagnose(&[look(vec![device], vec![context(&info, &[0])], vec![info])])
+        diagnose(&[snapshot_of(vec![device], vec![context(&info, &[0])], vec![info])])
     };
     let excused = |confidence, of: Pid| {
         let mut diagnosis = idle();
@@ -535,7 +542,7 @@ fn excuse_spares_processes_that_may_just_have_started() {
     assert!(!excused(Confidence::High, Pid(30)), "hours have proved it");
     let mut ghost = diagnose(&[{
         let info = process(30, "python");
-        look(vec![device(0, 5000, 16_280)], vec![context(&info, &[0])], vec![info])
+        snapshot_of(vec![device(0, 5000, 16_280)], vec![context(&info, &[0])], vec![info])
     }]);
     ghost.excuse(|_, _| true);
     assert_eq!(ghost.findings.len(), 1, "a lease explains no unlisted memory");

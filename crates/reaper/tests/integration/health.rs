@@ -8,7 +8,7 @@ use gpu_reaper::*;
 fn over(seconds: &[u64], device: &DeviceState) -> Vec<Snapshot> {
     let at = |seconds: &u64| Snapshot {
         taken_at: Timestamp(1_000_000 + seconds * 1000),
-        ..look(vec![device.clone()], vec![], vec![])
+        ..snapshot_of(vec![device.clone()], vec![], vec![])
     };
     seconds.iter().map(at).collect()
 }
@@ -64,17 +64,17 @@ fn defects_are_certain_and_named_by_kind() {
     );
     assert_eq!(
         modes(|device, modes| {
-            (device.info.mig_enabled, modes.mig_pending) = (Ok(false), Ok(true));
+            (device.info.partitioned, modes.mig_pending) = (Ok(false), Ok(true));
         }),
         [(FindingKind::PendingReset, High)]
     );
     assert_eq!(
-        modes(|device, _| device.info.mig_enabled = Ok(true)),
+        modes(|device, _| device.info.partitioned = Ok(true)),
         [(FindingKind::NoMigInstance, High)]
     );
     let unknown_parts = modes(|device, _| {
-        device.info.mig_enabled = Ok(true);
-        device.mig = Err(Fault { kind: ErrorKind::TimedOut, text: "list".into() });
+        device.info.partitioned = Ok(true);
+        device.partitions = Err(Fault { kind: ErrorKind::TimedOut, text: "list".into() });
     });
     assert_eq!(unknown_parts, [], "there may be some");
 }
@@ -149,12 +149,12 @@ fn throttling_is_certain_if_it_lasts_and_the_temperature_agrees() {
         (0x008, 70, &[0, 4], throttled(possible)),
         (0x008, 70, &[0, 2, 5], throttled(likely)),
     ] {
-        let looks = over(seconds, &device(reasons, temperature));
-        assert_eq!(found(&looks), expected, "{reasons:#x} {temperature} {seconds:?}");
+        let snapshots = over(seconds, &device(reasons, temperature));
+        assert_eq!(found(&snapshots), expected, "{reasons:#x} {temperature} {seconds:?}");
     }
-    let mut looks = over(&[0, 5, 6], &device(0x008, 70));
-    looks[1].devices = vec![device(0, 70)];
-    assert_eq!(found(&looks), throttled(possible), "it was interrupted");
+    let mut snapshots = over(&[0, 5, 6], &device(0x008, 70));
+    snapshots[1].devices = vec![device(0, 70)];
+    assert_eq!(found(&snapshots), throttled(possible), "it was interrupted");
 }
 
 #[test]
@@ -185,15 +185,15 @@ fn slow_pcie_link_is_judged_only_at_work() {
         (90, 2, (4, 4), &[0, 5], slow(Confidence::Likely)),
         (1, 0, (3, 16), &[0, 5], slow(Confidence::Likely)),
     ] {
-        let looks = over(seconds, &device(utilization, state, link));
-        let looks: Vec<Snapshot> = looks
+        let snapshots = over(seconds, &device(utilization, state, link));
+        let snapshots: Vec<Snapshot> = snapshots
             .into_iter()
-            .map(|mut look| {
-                look.processes.insert(Pid(7), Process::from(Ok(process(7, "train"))));
-                look
+            .map(|mut snapshot| {
+                snapshot.processes.insert(Pid(7), Process::from(Ok(process(7, "train"))));
+                snapshot
             })
             .collect();
-        assert_eq!(found(&looks), expected, "{utilization} {state} {link:?} {seconds:?}");
+        assert_eq!(found(&snapshots), expected, "{utilization} {state} {link:?} {seconds:?}");
     }
 }
 
@@ -211,7 +211,7 @@ fn nvlinks_are_compared_among_equals() {
     };
     let of = |counts: &[usize]| {
         let devices = (0..).zip(counts).map(|(index, count)| with_links(index, *count, 12));
-        found(&[look(devices.collect(), vec![], vec![])])
+        found(&[snapshot_of(devices.collect(), vec![], vec![])])
     };
     let down = |confidence| vec![(FindingKind::NvLinkDown, confidence)];
     assert_eq!(of(&[12, 12, 12, 12]), []);
@@ -221,10 +221,10 @@ fn nvlinks_are_compared_among_equals() {
     assert_eq!(of(&[12, 12, 12, 0]), down(Confidence::Likely), "the only one without");
     assert_eq!(of(&[12, 6]), down(Confidence::Possible), "which of the two is right?");
     let mut divided = with_links(2, 0, 12);
-    (divided.info.mig_enabled, divided.mig) =
+    (divided.info.partitioned, divided.partitions) =
         (Ok(true), Err(Fault { kind: ErrorKind::TimedOut, text: "list".into() }));
     let devices = vec![with_links(0, 12, 12), with_links(1, 12, 12), divided];
-    assert_eq!(found(&[look(devices, vec![], vec![])]), [], "MIG turns links off");
+    assert_eq!(found(&[snapshot_of(devices, vec![], vec![])]), [], "MIG turns links off");
 }
 
 #[test]
@@ -257,11 +257,27 @@ fn busy_device_without_process_is_reported_if_it_stays_busy() {
     // Each query initialises the device again.
     assert_eq!(found(&over(&[0, 5], &device(100, Ok(false)))), lone(Confidence::Possible));
     let user = process(7, "python");
-    let used = look(vec![device(100, Ok(true))], vec![context(&user, &[0])], vec![user]);
+    let used = snapshot_of(vec![device(100, Ok(true))], vec![context(&user, &[0])], vec![user]);
     assert_eq!(found(&[used]), [], "a process uses it");
     let outside =
         Snapshot { sees_host_pids: Ok(false), ..over(&[0], &device(100, Ok(true))).remove(0) };
     assert_eq!(found(&[outside]), [], "a container sees no other process");
+}
+
+#[test]
+fn high_utilization_at_low_power_is_evidence() {
+    let texts = |share, draw, used| {
+        let mut device = busy(device(0, used, 16_280), share);
+        let sample = device.sample.as_mut().unwrap();
+        (sample.power_draw, sample.power_limit) = (Ok(Milliwatts(draw)), Ok(Milliwatts(240_000)));
+        let found = diagnose(&over(&[0], &device)).findings;
+        let evidence = found.iter().flat_map(|finding| &finding.evidence);
+        let evidence = evidence.filter(|one| one.sign == Sign::LowPower);
+        evidence.map(|one| one.text.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(texts(97, 30_000, 4), ["97 % utilization at 30 of 240 W"], "busy without process");
+    assert_eq!(texts(50, 30_000, 9_000), ["50 % utilization at 30 of 240 W"], "unexplained memory");
+    assert!(texts(49, 30_000, 9_000).is_empty() && texts(50, 30_001, 9_000).is_empty());
 }
 
 #[test]
@@ -270,7 +286,7 @@ fn defective_device_is_not_free() {
         let mut health = MemoryHealth::absent(Absent::NotSupported);
         change(&mut health);
         let device = with_details(0, |_, details| details.memory_health = Some(health.clone()));
-        let now = look(vec![device], vec![], vec![]);
+        let now = snapshot_of(vec![device], vec![], vec![]);
         Usage::of(&now).is_free(now.devices[0].id())
     };
     assert!(free(|_| {}));
@@ -285,7 +301,7 @@ fn defects_are_described_and_ordered_by_their_effect() {
         let mut modes = Modes::absent(Absent::NotSupported);
         modes.compute_mode = Ok(ComputeMode::Prohibited);
         (modes.ecc, modes.ecc_pending) = (Ok(false), Ok(true));
-        (device.info.mig_enabled, modes.mig_pending) = (Ok(true), Ok(false));
+        (device.info.partitioned, modes.mig_pending) = (Ok(true), Ok(false));
         details.modes = Some(modes);
         let mut health = MemoryHealth::absent(Absent::NotSupported);
         (health.uncorrected, health.remapped_failure) = (Ok(2), Ok(true));
@@ -304,16 +320,16 @@ fn defects_are_described_and_ordered_by_their_effect() {
         [
             "MIG enabled without an instance: CUDA sees no device",
             "requires a reset",
-            "the driver asks for an unknown recovery action",
+            "the driver requests an unknown recovery action",
             "compute mode Prohibited: CUDA cannot use it",
             "the driver recommends a reset when idle",
             "a memory row could not be remapped",
-            "more uncorrected errors of the SRAM than NVIDIA's limit",
+            "more uncorrected SRAM errors than NVIDIA's limit",
             "2 uncorrected memory errors",
             "MIG will be disabled after a reset",
             "ECC will be enabled after a reset",
             "a memory repair takes effect at the next reset",
-            "3 banks of memory have no spare row left",
+            "3 memory banks have no spare row left",
         ]
     );
     assert_eq!(Defect::Uncorrected(1).to_string(), "1 uncorrected memory error");
@@ -328,7 +344,7 @@ fn fault_comes_before_its_consequences() {
     });
     broken.sample.as_mut().unwrap().memory.used = Ok(Bytes::from_mib(9000));
     let devices = vec![device(0, 9000, 16_280), broken];
-    let kinds: Vec<_> = found(&[look(devices, vec![context(&user, &[0])], vec![user])])
+    let kinds: Vec<_> = found(&[snapshot_of(devices, vec![context(&user, &[0])], vec![user])])
         .into_iter()
         .map(|(kind, _)| kind)
         .collect();

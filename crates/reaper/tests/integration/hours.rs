@@ -6,10 +6,12 @@ use gpu_reaper::*;
 use std::time::Duration;
 
 /// Returns the findings after these minutes, with a snapshot every minute.
-fn after(minutes: u64, look: impl Fn(u64) -> Snapshot) -> Vec<Finding> {
+fn after(minutes: u64, snapshot_at: impl Fn(u64) -> Snapshot) -> Vec<Finding> {
     let mut past = Past::every(Duration::from_secs(60));
-    let at =
-        |minute: u64| Snapshot { taken_at: Timestamp(1_000_000 + minute * 60_000), ..look(minute) };
+    let at = |minute: u64| Snapshot {
+        taken_at: Timestamp(1_000_000 + minute * 60_000),
+        ..snapshot_at(minute)
+    };
     (0..=minutes).for_each(|minute| past.add(&at(minute)));
     diagnose_after(&past, &at(minutes)).findings
 }
@@ -21,7 +23,7 @@ fn holding(minute: u64, mib: u64, busy: u64, change: impl Fn(&mut ProcessInfo)) 
     change(&mut info);
     let mut device = listing(device(0, mib + 4, 81_920), 100, mib);
     device.processes.as_mut().unwrap()[0].utilization = Ok(Percent::new(busy).unwrap());
-    look(vec![device], vec![context(&info, &[0])], vec![info])
+    snapshot_of(vec![device], vec![context(&info, &[0])], vec![info])
 }
 
 fn idle(minute: u64) -> Snapshot {
@@ -47,6 +49,54 @@ fn hoarder_is_certain_after_a_working_day() {
     assert_eq!(found.suspects[0].evidence[2].sign, Sign::NeverComputed);
     // It is never a target without a request by PID.
     assert_eq!(found.advice, [Advice::ReapProcess(Pid(100))]);
+}
+
+/// Returns the findings that a process waits for the host, after these minutes: with this GPU
+/// utilization at each minute, and this many seconds of CPU time a minute.
+fn host_bound(
+    minutes: u64,
+    share: impl Fn(u64) -> u64,
+    cpu: u64,
+    change: fn(&mut ProcessInfo),
+) -> Vec<Finding> {
+    let at = |minute| {
+        holding(minute, 24_576, share(minute), |info| {
+            info.cpu_time = Ok(Duration::from_secs(minute * cpu));
+            change(info);
+        })
+    };
+    let mut found = after(minutes, at);
+    found.retain(|finding| finding.kind == FindingKind::HostBound);
+    found
+}
+
+#[test]
+fn process_waits_for_the_host_with_a_busy_cpu_and_little_compute() {
+    let count = |minutes, share, cpu| host_bound(minutes, |_| share, cpu, |_| {}).len();
+    assert_eq!(count(30, 30, 54), 1);
+    assert_eq!(count(30, 31, 54), 0, "the GPU works");
+    assert_eq!(count(30, 30, 53), 0, "the CPU waits");
+    assert_eq!(count(30, 0, 54), 0, "a server may wait for requests");
+    let since = |minute| host_bound(30, move |at| if at < minute { 90 } else { 12 }, 422, |_| {});
+    assert_eq!(since(29).len(), 0, "two samples");
+    let found = since(28).remove(0);
+    assert_eq!((found.confidence, found.memory), (Confidence::Possible, None));
+    assert_eq!(found.advice, [Advice::FeedDevices]);
+    let evidence = &found.suspects[0].evidence;
+    assert_eq!(evidence[0].sign, Sign::HostBusy);
+    assert_eq!(
+        evidence[0].text,
+        "703 % CPU over 10 min; 12 % GPU utilization, at most 30 % in 3 samples over 2 min"
+    );
+}
+
+#[test]
+fn service_and_young_process_do_not_wait_for_the_host() {
+    let service: fn(&mut ProcessInfo) =
+        |info| info.cgroup = Ok("/system.slice/vllm.service".to_owned());
+    assert_eq!(host_bound(30, |_| 20, 60, service).len(), 0);
+    let young: fn(&mut ProcessInfo) = |info| info.started_at = Ok(Timestamp(2_700_000));
+    assert_eq!(host_bound(30, |_| 20, 60, young).len(), 0);
 }
 
 #[test]
@@ -85,17 +135,20 @@ fn five_minutes_without_a_snapshot_are_watched_by_any_watcher() {
 fn process_in_several_parts_is_idle_only_if_it_is_idle_in_all() {
     let best = |second: Reading<Percent>| {
         let found = after(9 * HOUR, |minute| {
-            let mut look = idle(minute);
-            look.devices[0].sample.as_mut().unwrap().utilization = Err(Absent::NotSupported);
-            let listed = look.devices[0].processes.as_mut().unwrap();
-            let other = DeviceProcess { utilization: second, ..listed[0].clone() };
+            let mut snapshot = idle(minute);
+            snapshot.devices[0].sample.as_mut().unwrap().utilization = Err(Absent::NotSupported);
+            let listed = snapshot.devices[0].processes.as_mut().unwrap();
+            // In the end, both parts are known to be idle.
+            let utilization = if minute == 9 * HOUR { listed[0].utilization } else { second };
+            let other = DeviceProcess { utilization, ..listed[0].clone() };
             listed.push(other);
-            look
+            snapshot
         });
         found.into_iter().map(|found| found.confidence).max()
     };
     assert_eq!(best(Ok(Percent::new(0).unwrap())), Some(Confidence::High));
-    assert_eq!(best(Err(Absent::NotSupported)), None, "in the second it may compute");
+    let unknown = best(Err(Absent::NotSupported));
+    assert_eq!(unknown, Some(Confidence::Possible), "in the second it may have computed");
 }
 
 #[test]

@@ -8,6 +8,8 @@ mod evidence;
 mod fixture;
 mod health;
 mod hours;
+mod memory_kinds;
+mod other_driver;
 mod plan;
 mod reported;
 mod reset;

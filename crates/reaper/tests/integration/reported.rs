@@ -14,7 +14,7 @@ fn lists_unread_processes_without_root_advice_for_root() {
         open_files_read,
     };
     let of = |unread: Vec<UnreadProcess>, is_root| {
-        let mut now = look(vec![device(0, 9000, 16_280)], vec![], vec![]);
+        let mut now = snapshot_of(vec![device(0, 9000, 16_280)], vec![], vec![]);
         now.unreadable.add(Absent::NotPermitted, unread.len() as u32);
         (now.unread, now.is_root) = (unread, Ok(is_root));
         let finding = diagnose(&[now]).findings.remove(0);
@@ -64,7 +64,7 @@ fn known_and_doubtful_findings_are_left_out() {
         let info = process(100, "python");
         let devices = [0, 1].map(|index| listing(device(index, 8202, 16_280), 100, 8192));
         let mut diagnosis =
-            diagnose(&[look(devices.into(), vec![context(&info, &[0, 1])], vec![info])]);
+            diagnose(&[snapshot_of(devices.into(), vec![context(&info, &[0, 1])], vec![info])]);
         diagnosis.retain(least, &ignored);
         assert_eq!(diagnosis.findings.len() + diagnosis.left_out, 1);
         diagnosis.findings.len()

@@ -67,7 +67,7 @@ fn users_of_any_reset_device_block_the_reset() {
         holder(&monitor, &[("/dev/nvidia0", "F...."), ("/dev/nvidia1", "F....")]),
         context(&elsewhere, &[2]),
     ];
-    let now = look(devices, holders, vec![user, monitor, elsewhere]);
+    let now = snapshot_of(devices, holders, vec![user, monitor, elsewhere]);
     let users = |linked: &Linked| {
         let blockers = Blockers::of(&now, &now.devices[0], linked, Some(OWN));
         assert_eq!(blockers.unknown, None);
@@ -90,7 +90,7 @@ fn memory_user_of_one_device_is_not_a_monitor_of_another() {
     );
     let monitor = holder(&worker, &[("/dev/nvidia0", "F....")]);
     let devices = vec![device(0, 0, 16_280), device(1, 900, 16_280)];
-    let now = look(devices, vec![held], vec![worker]);
+    let now = snapshot_of(devices, vec![held], vec![worker]);
     let peers = Linked { peers: vec![1], whole: true };
     let blockers = Blockers::of(&now, &now.devices[0], &peers, Some(OWN));
     assert_eq!(blockers.users[0].role, Role::MemoryUser);
@@ -117,7 +117,7 @@ fn possibly_computing_process_is_left_to_its_owner() {
             device.processes.as_mut().unwrap()[0].utilization = shares[index as usize];
             device
         });
-        let now = look(devices.into(), vec![], vec![process(100, "python")]);
+        let now = snapshot_of(devices.into(), vec![], vec![process(100, "python")]);
         let both = Linked { peers: vec![1], whole: true };
         let blocker = Blockers::of(&now, &now.devices[0], &both, Some(OWN)).users.remove(0);
         assert_eq!(blocker.way, expected, "{shares:?} of {of_device} %");
@@ -135,7 +135,7 @@ fn own_and_ended_processes_do_not_block_the_reset() {
     let all = vec![own, child, job, other];
     let holders = all.iter().map(|info| context(info, &[0])).collect();
     let listed = listing(device(0, 900, 16_280), 60, 800);
-    let mut now = look(vec![listed], holders, all);
+    let mut now = snapshot_of(vec![listed], holders, all);
     now.processes.insert(Pid(60), Process::from(Err(Absent::NotFound)));
     let pids = |now: &Snapshot| {
         let blockers = Blockers::of(now, &now.devices[0], &alone(), Some(OWN));
@@ -153,8 +153,11 @@ fn own_and_ended_processes_do_not_block_the_reset() {
 fn display_reaches_devices_through_other_files() {
     let blocked = |name: &str, path: &str| {
         let info = ProcessInfo { uid: Ok(0), ..process(100, name) };
-        let now =
-            look(vec![device(0, 0, 16_280)], vec![holder(&info, &[(path, "F....")])], vec![info]);
+        let now = snapshot_of(
+            vec![device(0, 0, 16_280)],
+            vec![holder(&info, &[(path, "F....")])],
+            vec![info],
+        );
         !Blockers::of(&now, &now.devices[0], &alone(), Some(OWN)).is_clear()
     };
     for path in ["/dev/nvidia-modeset", "/dev/dri/renderD128"] {
@@ -186,7 +189,7 @@ fn unseen_users_may_block_the_reset() {
     ];
     for (change, expected) in cases {
         let devices = vec![device(0, 0, 16_280), device(1, 0, 16_280)];
-        let (mut now, mut linked) = (look(devices, vec![], vec![]), alone());
+        let (mut now, mut linked) = (snapshot_of(devices, vec![], vec![]), alone());
         change(&mut now, &mut linked);
         let blockers = Blockers::of(&now, &now.devices[0], &linked, Some(OWN));
         assert_eq!((blockers.unknown, blockers.users.len()), (expected, 0));
@@ -200,7 +203,7 @@ fn may_ask(path: Option<&str>, unknown: bool) -> (bool, bool) {
     let info = process(100, "nvtop");
     let holders = path.map(|path| holder(&info, &[(path, "F....")])).into_iter().collect();
     let devices = vec![device(0, 0, 16_280), device(1, 0, 16_280)];
-    let mut now = look(devices, holders, vec![info]);
+    let mut now = snapshot_of(devices, holders, vec![info]);
     if unknown {
         now.unreadable.count(Absent::NotPermitted);
     }
@@ -223,7 +226,7 @@ fn driver_is_called_only_without_blockers() {
 fn reset_is_logged_before_and_after() {
     for (refusal, said) in [(None, "reset"), (Some(ErrorKind::Device(DeviceFault::Lost)), "failed")]
     {
-        let mut now = look(vec![device(0, 0, 16_280)], vec![], vec![]);
+        let mut now = snapshot_of(vec![device(0, 0, 16_280)], vec![], vec![]);
         now.devices[0].info.id.bus = Ok("00000000:04:00.0".parse().unwrap());
         let blockers = Blockers::of(&now, &now.devices[0], &alone(), Some(OWN));
         let check = Check { now: &now, device: &now.devices[0], linked: alone(), blockers };
@@ -235,7 +238,7 @@ fn reset_is_logged_before_and_after() {
             refusal.map_or(Ok(()), |kind| Err(Error::new(kind, format!("reset {id}"))))
         });
         let gone = || Error::new(MachineFault::DriverNotLoaded, "ask");
-        backend.expect_look().returning(move |_| Inventory::failed(&gone()));
+        backend.expect_inventory().returning(move |_| Inventory::failed(&gone()));
         backend.expect_origin().returning(origin);
         let mut host = bare_host();
         host.expect_hostname().returning(|| Ok("host".into()));
@@ -263,7 +266,7 @@ fn reset_is_logged_before_and_after() {
 
 #[test]
 fn no_reset_without_audit_log() {
-    let now = look(vec![device(0, 0, 16_280)], vec![], vec![]);
+    let now = snapshot_of(vec![device(0, 0, 16_280)], vec![], vec![]);
     let blockers = Blockers::of(&now, &now.devices[0], &alone(), Some(OWN));
     let check = Check { now: &now, device: &now.devices[0], linked: alone(), blockers };
     let mut journal = MockJournal::new();

@@ -13,12 +13,12 @@ fn holding(age: Option<u64>, change: impl Fn(&mut ProcessInfo)) -> Snapshot {
     };
     change(&mut info);
     let device = listing(device(0, 8202, 16_280), 100, 8192);
-    let now = look(vec![device], vec![context(&info, &[0])], vec![info]);
+    let now = snapshot_of(vec![device], vec![context(&info, &[0])], vec![info]);
     Snapshot { taken_at: Timestamp(1_000_000_000), ..now }
 }
 
-fn later(look: &Snapshot, seconds: u64, cpu: u64) -> Snapshot {
-    let mut later = look.clone();
+fn later(snapshot: &Snapshot, seconds: u64, cpu: u64) -> Snapshot {
+    let mut later = snapshot.clone();
     later.taken_at.0 += seconds * 1000;
     if let Some(info) = later.processes.get_mut(&Pid(100)).and_then(Process::info_mut) {
         info.cpu_time = Ok(std::time::Duration::from_secs(1 + cpu));
@@ -27,8 +27,8 @@ fn later(look: &Snapshot, seconds: u64, cpu: u64) -> Snapshot {
 }
 
 /// Returns a snapshot, another at half the time, and the last one after these seconds.
-fn watch(look: &Snapshot, seconds: u64, cpu: u64) -> [Snapshot; 3] {
-    [look.clone(), later(look, seconds / 2, cpu / 2), later(look, seconds, cpu)]
+fn watch(snapshot: &Snapshot, seconds: u64, cpu: u64) -> [Snapshot; 3] {
+    [snapshot.clone(), later(snapshot, seconds / 2, cpu / 2), later(snapshot, seconds, cpu)]
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn service_is_stopped_by_its_manager() {
         let device = listing(device(1, 900, 16_280), 100, 890);
         let devices = vec![super::fixture::device(0, 9000, 16_280), device];
         // Listed on another device, so that it is a likely but not a certain ghost.
-        let found = diagnose(&[look(devices, vec![context(&info, &[0, 1])], vec![info])]);
+        let found = diagnose(&[snapshot_of(devices, vec![context(&info, &[0, 1])], vec![info])]);
         found.findings[0].advice[0].clone()
     };
     let unit = |unit: &str, user: Option<&str>| Advice::StopUnit {
@@ -150,8 +150,9 @@ fn computing_process_is_not_offered_for_the_kill() {
     let mut busy = listing(device(0, 900, 16_280), 100, 890);
     busy.processes.as_mut().unwrap()[0].utilization = Ok(Percent::new(50).unwrap());
     let devices = vec![busy, device(1, 9000, 16_280)];
-    let finding =
-        diagnose(&[look(devices, vec![context(&info, &[0, 1])], vec![info])]).findings.remove(0);
+    let finding = diagnose(&[snapshot_of(devices, vec![context(&info, &[0, 1])], vec![info])])
+        .findings
+        .remove(0);
     assert_eq!((finding.kind, finding.confidence), (FindingKind::Ghost, Confidence::Likely));
     assert_eq!(finding.advice, [Advice::AskOwner(0)]);
 }
@@ -161,7 +162,7 @@ fn just_started_program_is_not_a_certain_ghost() {
     let at = |age: u64| {
         let mut info = process(100, "python");
         info.started_at = Ok(Timestamp(1_000_000 - age * 1000));
-        found(&[look(vec![device(0, 9000, 16_280)], vec![context(&info, &[0])], vec![info])])
+        found(&[snapshot_of(vec![device(0, 9000, 16_280)], vec![context(&info, &[0])], vec![info])])
     };
     assert_eq!(at(29), [(FindingKind::Ghost, Confidence::Possible)]);
     assert_eq!(at(30), [(FindingKind::Ghost, Confidence::High)]);
@@ -184,7 +185,8 @@ fn one_process_is_one_finding_with_its_signs() {
     let mut worker = process(30, "python");
     (worker.parent, worker.group, worker.session) = (Ok(Pid(1)), Ok(Pid(20)), Ok(Pid(20)));
     worker.command_line = Ok(["--multiprocessing-fork".to_owned()].into());
-    let mut now = look(vec![device(0, 9000, 16_280)], vec![context(&worker, &[0])], vec![worker]);
+    let mut now =
+        snapshot_of(vec![device(0, 9000, 16_280)], vec![context(&worker, &[0])], vec![worker]);
     now.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
     let findings = diagnose(&[now]).findings;
     let [ghost] = &findings[..] else { panic!("{findings:?}") };
@@ -202,9 +204,9 @@ fn sign_never_makes_a_ghost_more_certain() {
         let mut device = device(0, 9000, 16_280);
         if mig {
             let fault = Fault { kind: ErrorKind::TimedOut, text: "list".into() };
-            (device.info.mig_enabled, device.mig) = (Ok(true), Err(fault));
+            (device.info.partitioned, device.partitions) = (Ok(true), Err(fault));
         }
-        found(&[look(vec![device], vec![context(&info, &[0])], vec![info])])
+        found(&[snapshot_of(vec![device], vec![context(&info, &[0])], vec![info])])
     };
     assert_eq!(zombie(false), [(FindingKind::Ghost, Confidence::High)]);
     assert_eq!(
@@ -219,7 +221,7 @@ fn idle_memory_next_to_another_finding_is_reported() {
     let mut info = process(100, "python");
     info.started_at = Ok(Timestamp(0));
     let devices = vec![device(0, 2004, 16_280), listing(device(1, 8202, 16_280), 100, 8192)];
-    let mut now = look(devices, vec![context(&info, &[0, 1])], vec![info]);
+    let mut now = snapshot_of(devices, vec![context(&info, &[0, 1])], vec![info]);
     now.taken_at = Timestamp(90_000_000);
     let kinds: Vec<_> = found(&[now]).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, [FindingKind::Ghost, FindingKind::Hoarder]);
@@ -232,7 +234,7 @@ fn sign_on_another_device_remains_a_finding() {
     worker.command_line = Ok(["--multiprocessing-fork".to_owned()].into());
     // A ghost on GPU 0, listed on GPU 1.
     let devices = vec![device(0, 9000, 16_280), listing(device(1, 900, 16_280), 30, 890)];
-    let mut now = look(devices, vec![context(&worker, &[0, 1])], vec![worker]);
+    let mut now = snapshot_of(devices, vec![context(&worker, &[0, 1])], vec![worker]);
     now.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
     let kinds: Vec<_> = found(&[now]).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, [FindingKind::Ghost, FindingKind::Orphan]);
@@ -241,7 +243,7 @@ fn sign_on_another_device_remains_a_finding() {
 #[test]
 fn unverified_services_together_leave_device_free_up_to_a_bound() {
     let free = |services: &[Option<u64>]| {
-        let mut now = look(vec![device(0, 4, 16_280)], vec![], vec![]);
+        let mut now = snapshot_of(vec![device(0, 4, 16_280)], vec![], vec![]);
         for (pid, mib) in (66..).zip(services) {
             let mps = ProcessInfo { uid: Ok(0), ..process(pid, "nvidia-cuda-mps") };
             now.processes.insert(Pid(pid), Process::from(Ok(mps)));
@@ -286,16 +288,17 @@ fn ray_worker(title: &str, change: impl Fn(&mut ProcessInfo, &mut ProcessInfo)) 
     (worker.parent, worker.group, worker.uid) = (Ok(Pid(7)), Ok(Pid(100)), Ok(1001));
     raylet.uid = Ok(1001);
     change(&mut worker, &mut raylet);
-    let texts = |look: Snapshot| {
-        let found = diagnose(&[look]).findings;
+    let texts = |snapshot: Snapshot| {
+        let found = diagnose(&[snapshot]).findings;
         let signs = found.iter().flat_map(|finding| &finding.suspects);
         let signs = signs.flat_map(|suspect| suspect.evidence.clone());
         signs.filter(|one| one.sign == Sign::RayWorker).map(|one| one.text).collect::<Vec<_>>()
     };
     let infos = || vec![worker.clone(), raylet.clone()];
     let listed = listing(device(0, 8202, 16_280), 100, 8192);
-    let hoarder = texts(look(vec![listed], vec![context(&worker, &[0])], infos()));
-    let ghost = texts(look(vec![device(0, 8202, 16_280)], vec![context(&worker, &[0])], infos()));
+    let hoarder = texts(snapshot_of(vec![listed], vec![context(&worker, &[0])], infos()));
+    let ghost =
+        texts(snapshot_of(vec![device(0, 8202, 16_280)], vec![context(&worker, &[0])], infos()));
     assert_eq!(hoarder, ghost, "as a hoarder and as a ghost");
     hoarder
 }
@@ -305,7 +308,7 @@ fn idle_worker_of_ray_is_named_with_its_raylet() {
     let found = ray_worker("ray::IDLE", |_, _| {});
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].contains("(raylet 7)") && found[0].contains("max_calls=1"), "{found:?}");
-    assert_eq!(ray_worker("ray::train", |_, _| {}), ["a worker of Ray (raylet 7)"]);
+    assert_eq!(ray_worker("ray::train", |_, _| {}), ["a Ray worker (raylet 7)"]);
 }
 
 #[test]

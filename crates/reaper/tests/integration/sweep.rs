@@ -46,13 +46,13 @@ fn swept_after(
     let mut host = bare_host();
     host.expect_process().returning(|pid| match pid.0 {
         ROOT => Ok(process(ROOT, "gpuws")),
-        _ => Err(Error::new(ProcessFault::Gone, "look at a process")),
+        _ => Err(Error::new(ProcessFault::Gone, "inspect a process")),
     });
     let (opened, count) = (info.clone(), sent.clone());
     host.expect_open().returning(move |_| {
         let mut handle = MockProcessHandle::new();
         let (info, count) = (opened.clone(), count.clone());
-        handle.expect_look().returning(move || Ok(info.clone()));
+        handle.expect_info().returning(move || Ok(info.clone()));
         handle.expect_signal().returning(move |_, _| {
             *count.lock().unwrap() += 1;
             refusal.map_or(Ok(()), |kind| Err(Error::new(kind, "send SIGKILL")))

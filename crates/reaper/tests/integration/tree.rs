@@ -20,7 +20,7 @@ fn host(processes: Vec<ProcessInfo>, signalled: &Arc<Mutex<Vec<u32>>>) -> MockHo
         processes.into_iter().map(|info| (info.key.pid, info)).collect();
     let mut host = MockHost::new();
     let find = move |pid: Pid| {
-        all.get(&pid).cloned().ok_or_else(|| Error::new(ProcessFault::Gone, "look at a process"))
+        all.get(&pid).cloned().ok_or_else(|| Error::new(ProcessFault::Gone, "inspect a process"))
     };
     let opened = find.clone();
     host.expect_origin().returning(origin);
@@ -33,7 +33,7 @@ fn host(processes: Vec<ProcessInfo>, signalled: &Arc<Mutex<Vec<u32>>>) -> MockHo
         let sent = signalled.clone();
         let gone = signalled.clone();
         let mut handle = MockProcessHandle::new();
-        handle.expect_look().returning(move || Ok(info.clone()));
+        handle.expect_info().returning(move || Ok(info.clone()));
         handle.expect_signal().returning(move |_, _| {
             sent.lock().unwrap().push(pid.0);
             Ok(())
@@ -120,7 +120,7 @@ fn root_and_its_ancestors_are_refused() {
 /// configured.
 #[derive(Default)]
 struct Falls {
-    looks: Mutex<std::vec::IntoIter<Vec<ProcessInfo>>>,
+    scans: Mutex<std::vec::IntoIter<Vec<ProcessInfo>>>,
     count: AtomicU64,
     killed_tree: Option<KilledTree>,
 }
@@ -128,7 +128,7 @@ struct Falls {
 impl ProcessTree for Falls {
     fn members(&self) -> Result<Vec<ProcessInfo>> {
         self.count.fetch_add(1, Ordering::Relaxed);
-        Ok(self.looks.lock().unwrap().next().unwrap_or_default())
+        Ok(self.scans.lock().unwrap().next().unwrap_or_default())
     }
 
     fn kill_tree(&self, _: Duration, _: &ActToken) -> Result<KilledTree> {
@@ -138,7 +138,7 @@ impl ProcessTree for Falls {
 
 /// Sweeps the tree of process 50, whose scans return these lists in turn, and then none.
 fn swept(
-    looks: Vec<Vec<ProcessInfo>>,
+    scans: Vec<Vec<ProcessInfo>>,
     seen: Vec<ProcessInfo>,
     killed_tree: Option<KilledTree>,
     journal: &MockJournal,
@@ -150,7 +150,7 @@ fn swept(
     let clock = clock();
     let guard = Guard::new(&host, vec![]).unwrap();
     let ports = Ports { backend: &backend, host: &host, clock: &clock, journal };
-    let falls = Falls { looks: Mutex::new(looks.into_iter()), killed_tree, ..Falls::default() };
+    let falls = Falls { scans: Mutex::new(scans.into_iter()), killed_tree, ..Falls::default() };
     let root = process(50, "gpuws").key;
     let token = ActToken::user_confirmed();
     let swept = sweep(root, "test", &guard, ports, &token, &falls);
@@ -167,15 +167,15 @@ fn full() -> MockJournal {
 #[test]
 fn sweep_repeats_until_several_empty_scans() {
     let chain: Vec<_> = (60..70).map(|pid| child(pid, 50)).collect();
-    let mut looks: Vec<Vec<_>> = chain.iter().map(|info| vec![info.clone()]).collect();
+    let mut scans: Vec<Vec<_>> = chain.iter().map(|info| vec![info.clone()]).collect();
     // Between two of them a scan finds none.
-    looks.insert(4, Vec::new());
-    looks.insert(5, Vec::new());
+    scans.insert(4, Vec::new());
+    scans.insert(5, Vec::new());
     let seen = [&chain[..], &[process(50, "gpuws")]].concat();
     let (journal, lines) = journal();
-    let (swept, signalled, looks) = swept(looks, seen, None, &journal);
+    let (swept, signalled, scans) = swept(scans, seen, None, &journal);
     assert_eq!(signalled, (60..70).collect::<Vec<u32>>());
-    assert_eq!(looks, 12 + 3);
+    assert_eq!(scans, 12 + 3);
     assert!(swept.stopped.is_none() && swept.unwritten.is_none(), "{swept:?}");
     assert!(swept.actions.iter().all(|action| action.outcome.is_gone()), "{swept:?}");
     let lines = lines.lock().unwrap();
@@ -188,8 +188,8 @@ fn killed_tree_is_rescanned_and_logged() {
     let killed = (60..63).map(|pid| (child(pid, 50), Duration::from_millis(7))).collect();
     let (journal, lines) = journal();
     let killed_tree = KilledTree { killed, none_left: true };
-    let (swept, signalled, looks) = swept(vec![], vec![], Some(killed_tree), &journal);
-    assert_eq!((signalled.len(), looks), (0, 1));
+    let (swept, signalled, scans) = swept(vec![], vec![], Some(killed_tree), &journal);
+    assert_eq!((signalled.len(), scans), (0, 1));
     assert!(swept.stopped.is_none(), "{swept:?}");
     let ended = Outcome::Ended { after_ms: 7 };
     assert!(swept.actions.iter().all(|action| action.outcome == ended), "{swept:?}");

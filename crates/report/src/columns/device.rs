@@ -2,6 +2,7 @@
 
 use super::{Column, DeviceColumn};
 use crate::readings::{details, sample, text};
+use crate::smi::compute_mode;
 use crate::text::Align;
 use crate::wording;
 use gpu_core::{Absent, Group};
@@ -41,10 +42,21 @@ pub(super) const COLUMNS: &[DeviceColumn] = &[
     detail!("memory-util", "MEMORY UTIL", Activity: activity.memory, |share| share.to_string()),
     detail!("encoder", "ENCODER", Activity: activity.encoder, |share| share.to_string()),
     detail!("decoder", "DECODER", Activity: activity.decoder, |share| share.to_string()),
+    column!("bus-id", "BUS ID", Left, None, |device| text(device.id().bus)),
+    column!("persistence", "PERSISTENCE", Left, None, |device| device.info.persistence.map(on)),
+    column!("display", "DISPLAY", Left, None, |device| device.info.display_active.map(on)),
+    detail!("ecc", "ECC ERRORS", MemoryHealth: memory_health.uncorrected, |count| count.to_string()),
+    detail!("compute-mode", "COMPUTE MODE", Modes: modes.compute_mode, |mode| {
+        compute_mode(mode).to_owned()
+    }),
 ];
 
 fn product(name: &str) -> String {
     crate::wording::product(name).to_owned()
+}
+
+fn on(is_on: bool) -> String {
+    if is_on { "on" } else { "off" }.to_owned()
 }
 
 fn mhz(clock: u32) -> String {

@@ -30,6 +30,7 @@ struct UserRow<'a> {
     /// The previous snapshot.
     before: Option<&'a Snapshot>,
     user: &'a User,
+    device: &'a DeviceState,
 }
 
 /// Columns of processes that have different names in `gpuws status --columns` and `gpuws top`: the
@@ -91,9 +92,9 @@ impl Columns {
 
 /// Returns the CPU time that a process used since an earlier snapshot, and the time since then, both
 /// in milliseconds, if it is the same process in both.
-fn cpu_times(look: &Snapshot, now: &Snapshot, pid: Pid) -> Option<(u128, u128)> {
-    let (then, info) = (look.process(pid).ok()?, now.process(pid).ok()?);
+fn cpu_times(earlier: &Snapshot, now: &Snapshot, pid: Pid) -> Option<(u128, u128)> {
+    let (then, info) = (earlier.process(pid).ok()?, now.process(pid).ok()?);
     let used = info.cpu_time.ok()?.checked_sub(then.cpu_time.ok()?)?;
     let is_same = then.key.definitely_same(&info.key);
-    is_same.then(|| (used.as_millis(), now.taken_at.since(look.taken_at).as_millis()))
+    is_same.then(|| (used.as_millis(), now.taken_at.since(earlier.taken_at).as_millis()))
 }

@@ -3,7 +3,7 @@
 use super::{Column, UserColumn, UserRow, cpu_times};
 use crate::text::Align;
 use crate::wording;
-use gpu_core::{Absent, ProcessInfo, Reading, WorkloadKind};
+use gpu_core::{Absent, DeviceProcess, ProcessInfo, Reading, WorkloadKind};
 
 /// Makes a column.
 macro_rules! column {
@@ -16,6 +16,10 @@ pub(super) const COLUMNS: &[UserColumn] = &[
     column!("user", "USER", Left, |row| match wording::user(row.info()) {
         name if name == "?" => Err(row.info().err().unwrap_or(Absent::NotRecorded)),
         name => Ok(name.into_owned()),
+    }),
+    column!("type", "TYPE", Left, |row| {
+        let letters = row.listed().ok_or(Absent::NotFound)?.kind.letters();
+        Ok(letters.ok_or(Absent::NotRecorded)?.to_owned())
     }),
     column!("gpu-memory", "GPU MEMORY", Right, |row| {
         row.user.memory.map(|bytes| wording::memory(bytes).into_owned())
@@ -43,6 +47,13 @@ pub(super) const COLUMNS: &[UserColumn] = &[
 ];
 
 impl UserRow<'_> {
+    /// Returns the entry of the process in the driver's list.
+    fn listed(&self) -> Option<&DeviceProcess> {
+        let user = self.user;
+        let mut listed = self.device.processes.iter().flatten();
+        listed.find(|listed| listed.pid == user.pid && user.listed == Ok(true))
+    }
+
     fn info(&self) -> Reading<&ProcessInfo> {
         self.snapshot.process(self.user.pid)
     }

@@ -29,7 +29,7 @@ impl Columns {
             for device in &snapshot.devices {
                 for user in view.shown_on(device) {
                     let keys = vec![device.id().index.to_string(), user.pid.to_string()];
-                    let row = UserRow { snapshot, before: view.before, user };
+                    let row = UserRow { snapshot, before: view.before, user, device };
                     let cells = self.users.iter().map(|column| (column.cell)(&row));
                     block.rows.push((keys, cells.collect()));
                 }

@@ -2,8 +2,8 @@
 
 use crate::release::Release;
 use gpu_core::{
-    Absent, Bytes, DeviceDetails, DeviceFault, DeviceProcess, DeviceSample, DeviceState, ErrorKind,
-    Group, Inventory, Milliwatts, ProcessInfo, Reading,
+    Absent, AccountedProcess, Bytes, DeviceDetails, DeviceFault, DeviceProcess, DeviceSample,
+    DeviceState, ErrorKind, Group, Inventory, Milliwatts, ProcessInfo, Reading, RetiredPage,
 };
 
 /// The data of one row.
@@ -13,8 +13,21 @@ pub(super) struct Row<'a> {
     pub(super) device: &'a DeviceState,
     /// The time of the query, as printed.
     pub(super) time: &'a str,
-    /// The process and its `ProcessInfo`; `None` in a row about a device.
-    pub(super) process: Option<(&'a DeviceProcess, &'a Reading<ProcessInfo>)>,
+    pub(super) item: Item<'a>,
+}
+
+/// The subject of a row, besides its device.
+#[derive(Clone, Copy)]
+pub(super) enum Item<'a> {
+    /// The row is about the device.
+    Device,
+    /// A process and its `ProcessInfo`.
+    Process(&'a DeviceProcess, &'a Reading<ProcessInfo>),
+    Accounted(&'a AccountedProcess),
+    /// A retired page; if the device reports none, its cause alone.
+    Page(Reading<RetiredPage>, &'static str),
+    /// A memory clock and a graphics clock, in MHz.
+    Clocks(Reading<(u32, u32)>),
 }
 
 impl<'a> Row<'a> {
@@ -65,8 +78,8 @@ pub(super) struct Field {
     pub(super) unit: Option<&'static str>,
     /// The group of details that contains the value; `None` if every query reads the value.
     pub(super) group: Option<Group>,
-    /// Whether `[N/A]` is printed without brackets.
-    pub(super) is_bare: bool,
+    /// Whether a release prints `[N/A]` without brackets.
+    pub(super) is_bare: fn(Release) -> bool,
     /// The description in the help.
     pub(super) about: &'static str,
     pub(super) get: for<'a> fn(&Row<'a>) -> Reading<String>,
@@ -79,10 +92,11 @@ impl Field {
         about: &'static str,
         get: for<'a> fn(&Row<'a>) -> Reading<String>,
     ) -> Self {
-        Field { name, others: &[], unit: None, group: None, is_bare: false, about, get }
+        Field { name, others: &[], unit: None, group: None, is_bare: |_| false, about, get }
     }
 
-    /// Returns a column for a value that nvidia-smi prints but public NVML does not provide.
+    /// Returns a column for a value that nvidia-smi prints but gpuws does not read, as docs/query.md
+    /// explains.
     pub(super) const fn unreported(name: &'static str, about: &'static str) -> Self {
         Field::new(name, about, |_| Err(Absent::NotSupported))
     }
@@ -99,9 +113,9 @@ impl Field {
         self
     }
 
-    /// Prints `[N/A]` without brackets.
-    pub(super) const fn bare(mut self) -> Self {
-        self.is_bare = true;
+    /// Sets the releases that print `[N/A]` without brackets.
+    pub(super) const fn bare(mut self, is_bare: fn(Release) -> bool) -> Self {
+        self.is_bare = is_bare;
         self
     }
 

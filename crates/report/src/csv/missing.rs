@@ -9,12 +9,13 @@ use gpu_core::{DeviceState, ErrorKind, Fault};
 pub fn missing_rows(devices: &[DeviceState], subject: Subject) -> (Vec<String>, bool) {
     let faults = devices.iter().filter_map(|device| {
         let fault = match subject {
+            Subject::ComputeApp => device.processes.as_ref().err(),
+            Subject::AccountedApp => device.details.as_ref().err(),
             // The row shows any other missing reading.
-            Subject::Gpu => {
+            _ => {
                 let fault = device.sample.as_ref().err();
                 fault.filter(|fault| fault.kind == ErrorKind::TimedOut)
             }
-            Subject::ComputeApp => device.processes.as_ref().err(),
         };
         Some((device.id().index, fault?))
     });

@@ -1,13 +1,15 @@
 //! Entries for the identity and the configuration of a device.
 
 use super::{Entry, enabled, group, group_of, known, value, yes};
+use crate::release::Release;
 use crate::wording;
 use gpu_core::{
-    DeviceState, GspFirmware, Inforom, Modes, OperationModes, Product, ResetStatus, VirtualGpus,
+    Absent, DeviceState, GspFirmware, Inforom, Modes, OperationModes, Product, ResetStatus,
+    VirtualGpus,
 };
 
 /// Returns the entries from `Product Name` on.
-pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
+pub(super) fn entries(device: &DeviceState, release: Release) -> Vec<Entry> {
     let info = &device.info;
     let product = group_of(device, |details| details.product.as_ref(), Product::absent);
     let modes = group_of(device, |details| details.modes.as_ref(), Modes::absent);
@@ -19,16 +21,21 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
     let reset = group_of(device, |details| details.reset_status.as_ref(), ResetStatus::absent);
     let can = |number| if number != 0 { "Supported" } else { "Not Supported" };
     let buffer = match &device.details {
-        Ok(details) => details.accounting.as_ref().ok_or(gpu_core::Absent::NotRecorded),
+        Ok(details) => details.accounting.as_ref().ok_or(Absent::NotRecorded),
         Err(fault) => Err(fault.kind.absent()),
     };
     let capability = product.compute_capability;
+    let display_mode = match release.deprecates_display_mode() {
+        true => Err(Absent::Deprecated),
+        false => enabled(modes.display_attached),
+    };
     vec![
         value("Product Name", info.name.clone()),
         value("Product Brand", product.brand),
         value("Product Architecture", product.architecture),
         value("Compute Capability", capability.map(|(major, minor)| format!("{major}.{minor}"))),
         value("CUDA Cores", product.cores),
+        value("Display Mode", display_mode),
         value("Display Attached", yes(modes.display_attached)),
         value("Display Active", enabled(info.display_active)),
         value("Persistence Mode", enabled(info.persistence)),
@@ -36,7 +43,7 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
         group(
             "MIG Mode",
             [
-                value("Current", enabled(info.mig_enabled)),
+                value("Current", enabled(info.partitioned)),
                 value("Pending", enabled(modes.mig_pending)),
             ],
         ),

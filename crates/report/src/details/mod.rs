@@ -6,6 +6,7 @@ mod link;
 mod state;
 mod users;
 
+use crate::release::Release;
 use gpu_core::{Absent, DeviceState, Reading, Snapshot};
 use jiff::tz::TimeZone;
 
@@ -48,8 +49,8 @@ pub(super) fn group(name: impl Into<String>, entries: impl Into<Vec<Entry>>) -> 
     Entry { name: name.into(), value: Value::Group(entries.into()) }
 }
 
-/// Returns the entries of the machine.
-pub fn head(snapshot: &Snapshot, zone: &TimeZone) -> Vec<Entry> {
+/// Returns the entries of the machine, which has `attached` devices; the snapshot may have fewer.
+pub fn head(snapshot: &Snapshot, attached: usize, zone: &TimeZone) -> Vec<Entry> {
     let driver = |pick: fn(&gpu_core::Driver) -> &Reading<String>| {
         let driver = snapshot.driver.as_ref().map_err(|fault| fault.kind.absent());
         driver.and_then(|driver| pick(driver).clone())
@@ -59,12 +60,13 @@ pub fn head(snapshot: &Snapshot, zone: &TimeZone) -> Vec<Entry> {
         known("Timestamp", crate::local_time::as_nvidia_smi(snapshot.taken_at, zone)),
         value("Driver Version", driver(|driver| &driver.version)),
         value("CUDA Version", driver(|driver| &driver.cuda)),
+        known("Attached GPUs", attached),
     ]
 }
 
 /// Returns all entries of a device.
 pub fn entries(snapshot: &Snapshot, device: &DeviceState) -> Vec<Entry> {
-    let mut entries = device::entries(device);
+    let mut entries = device::entries(device, Release::of(&snapshot.driver));
     entries.extend(link::entries(device));
     entries.extend(state::entries(device));
     entries.extend(users::entries(snapshot, device));

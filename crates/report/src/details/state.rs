@@ -1,10 +1,11 @@
 //! Entries for the current state of a device.
 
 use super::{Entry, enabled, group, group_of, mib, unit, value, watts, yes};
+use crate::smi::compute_mode;
 use gpu_core::{
-    Activity, ApplicationClocks, Clocks, ComputeMode, DeviceSample, DeviceState, Engines,
-    ErrorsByPlace, MemoryErrors, MemoryHealth, MemoryInfo, Modes, Pcie, Power, PowerReadings,
-    ProtectedMemory, Reading, Thermal, ThrottleReasons,
+    Activity, ApplicationClocks, Clocks, DeviceSample, DeviceState, Engines, ErrorsByPlace,
+    MemoryErrors, MemoryHealth, MemoryInfo, Modes, Pcie, Power, PowerReadings, ProtectedMemory,
+    Reading, Thermal, ThrottleReasons,
 };
 
 /// Returns the entries from the fan speed to the clocks.
@@ -72,11 +73,11 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
 }
 
 fn reasons(throttle: Reading<ThrottleReasons>) -> Entry {
-    let active = |bit: u64| {
-        throttle.map(|reasons| if reasons.0 & bit != 0 { "Active" } else { "Not Active" })
+    let active = |reason| {
+        throttle.map(|reasons| if reasons.has_any(reason) { "Active" } else { "Not Active" })
     };
     let names = ThrottleReasons::NAMED.into_iter();
-    let entries = names.map(|(bit, name)| value(titled(name), active(bit)));
+    let entries = names.map(|(reason, name)| value(titled(name), active(reason)));
     group("Clocks Event Reasons", entries.collect::<Vec<_>>())
 }
 
@@ -110,32 +111,23 @@ pub(super) fn memory(name: &str, memory: &MemoryInfo) -> Entry {
     )
 }
 
-fn compute_mode(mode: ComputeMode) -> &'static str {
-    match mode {
-        ComputeMode::Default => "Default",
-        ComputeMode::ExclusiveThread => "Exclusive_Thread",
-        ComputeMode::Prohibited => "Prohibited",
-        ComputeMode::ExclusiveProcess => "Exclusive_Process",
-    }
-}
-
 /// Returns the total of errors, with the counts by location if the device reports any.
-fn errors(name: &str, total: Reading<u64>, places: &ErrorsByPlace) -> Entry {
-    let by_place = [
-        ("Device Memory", places.device_memory),
-        ("Register File", places.register_file),
-        ("L1 Cache", places.l1_cache),
-        ("L2 Cache", places.l2_cache),
-        ("Texture Memory", places.texture_memory),
-        ("CBU", places.cbu),
-        ("SRAM", places.sram),
+fn errors(name: &str, total: Reading<u64>, counts: &ErrorsByPlace) -> Entry {
+    let by_location = [
+        ("Device Memory", counts.device_memory),
+        ("Register File", counts.register_file),
+        ("L1 Cache", counts.l1_cache),
+        ("L2 Cache", counts.l2_cache),
+        ("Texture Memory", counts.texture_memory),
+        ("CBU", counts.cbu),
+        ("SRAM", counts.sram),
     ];
     // Most devices report only the total.
-    if by_place.iter().all(|(_, count)| count.is_err()) {
+    if by_location.iter().all(|(_, count)| count.is_err()) {
         return value(name, total);
     }
-    let by_place = by_place.map(|(place, count)| value(place, count));
-    group(name, by_place.into_iter().chain([value("Total", total)]).collect::<Vec<_>>())
+    let by_location = by_location.map(|(location, count)| value(location, count));
+    group(name, by_location.into_iter().chain([value("Total", total)]).collect::<Vec<_>>())
 }
 
 fn health(device: &DeviceState) -> [Entry; 3] {

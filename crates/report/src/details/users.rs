@@ -4,8 +4,7 @@
 use super::{Entry, group, known, mib, value};
 use crate::wording;
 use gpu_core::{
-    Absent, AccountedProcess, DeviceProcess, DeviceProcessKind, DeviceState, Holder, Pid, Reading,
-    Snapshot,
+    Absent, AccountedProcess, DeviceProcess, DeviceState, Holder, Pid, Reading, Snapshot,
 };
 
 /// Returns the groups from the MIG instances to the holders.
@@ -14,11 +13,11 @@ pub(super) fn entries(snapshot: &Snapshot, device: &DeviceState) -> Vec<Entry> {
 }
 
 fn instances(device: &DeviceState) -> Entry {
-    let instances = match &device.mig {
+    let instances = match &device.partitions {
         Ok(instances) => instances,
         Err(fault) => return value("MIG Devices", Err::<String, _>(fault.kind.absent())),
     };
-    let instance = |instance: &gpu_core::MigInstance| {
+    let instance = |instance: &gpu_core::Partition| {
         let id = |id: Option<u32>| id.ok_or(Absent::NotFound);
         group(
             format!("MIG Device {}", instance.index),
@@ -44,20 +43,13 @@ fn listed(snapshot: &Snapshot, device: &DeviceState) -> Entry {
 }
 
 fn process_of(snapshot: &Snapshot, process: &DeviceProcess) -> Entry {
-    let kind = match process.kind {
-        DeviceProcessKind::Compute => Ok("C"),
-        DeviceProcessKind::Graphics => Ok("G"),
-        DeviceProcessKind::ComputeAndGraphics => Ok("C+G"),
-        DeviceProcessKind::Mps => Ok("M+C"),
-        DeviceProcessKind::Unknown => Err(Absent::NotRecorded),
-    };
     let mut entries = Vec::new();
     if let Some(instance) = process.gpu_instance {
         entries.push(known("GPU Instance ID", instance));
         entries
             .push(value("Compute Instance ID", process.compute_instance.ok_or(Absent::NotFound)));
     }
-    entries.push(value("Type", kind));
+    entries.push(value("Type", process.kind.letters().ok_or(Absent::NotRecorded)));
     entries.extend(about(snapshot, process.pid, process.name.as_deref().ok()));
     entries.push(value("Used GPU Memory", mib(process.memory)));
     entries.push(value("Utilization", process.utilization));

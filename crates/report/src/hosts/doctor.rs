@@ -1,6 +1,7 @@
 //! `gpuws doctor --host`: the findings of each host.
 
-use super::{Hosts, What};
+use super::few::Few;
+use super::{Hosts, PARTS, ROWS, What};
 use crate::text::{Line, Tone, wrapped};
 use crate::{Exit, wording};
 use gpu_core::Bytes;
@@ -10,19 +11,19 @@ use serde::Deserialize;
 /// The displayed fields of an object of `doctor --json`.
 #[derive(Debug, Deserialize)]
 pub struct Diagnosed {
-    findings: Vec<Finding>,
-    unknown_users: Vec<UnknownUsers>,
+    findings: Few<Finding, ROWS>,
+    unknown_users: Few<UnknownUsers, ROWS>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Finding {
     kind: String,
     confidence: String,
-    gpus: Vec<Gpu>,
+    gpus: Few<Gpu, PARTS>,
     memory_bytes: Option<u64>,
-    suspects: Vec<Suspect>,
-    evidence: Vec<String>,
-    next: Vec<Next>,
+    suspects: Few<Suspect, PARTS>,
+    evidence: Few<String, PARTS>,
+    next: Few<Next, PARTS>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -35,7 +36,7 @@ struct Suspect {
     pid: u32,
     name: Option<String>,
     user: Option<String>,
-    evidence: Vec<String>,
+    evidence: Few<String, PARTS>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -87,6 +88,8 @@ impl Hosts<Diagnosed> {
             let head = Line::new().dim("no findings: ");
             lines.extend(wrapped(head, Tone::Plain, &fine.join(", "), room));
         }
+        let left_out = |seen: &Diagnosed| seen.findings.left_out + seen.unknown_users.left_out;
+        lines.extend(self.left_out(left_out, room));
         lines.extend(self.unanswered(room));
         let all = self.answered().map(|(_, said)| said.shown.findings.len()).sum();
         let count = wording::count(all, "finding", "findings");

@@ -18,11 +18,11 @@ pub fn progress(progress: &Progress<'_>, hosts: usize) -> Vec<String> {
         Progress::Waiting if hosts == 1 => vec!["waiting for free GPUs on the host …".to_owned()],
         Progress::Waiting => vec![format!("waiting for free GPUs on one of {hosts} hosts …")],
         Progress::Started(host, messages) => {
-            let told = messages.lines().map(|line| from(host, line));
-            told.chain([format!("running on {host}")]).collect()
+            let lines = messages.lines().map(|line| from(host, line));
+            lines.chain([format!("running on {host}")]).collect()
         }
         Progress::Ending(host) => {
-            vec![format!("ending the job on {host}; again to leave the rest to {host}")]
+            vec![format!("ending the job on {host}; interrupt again to leave the rest to {host}")]
         }
     }
 }

@@ -1,15 +1,17 @@
 //! `gpuws status --host`: a row for each GPU of each host.
 
-use super::{Hosts, What};
+use super::few::Few;
+use super::{Hosts, PARTS, ROWS, What};
 use crate::text::{Align, Line, Table, Tone, wrapped};
 use crate::{Exit, wording};
 use gpu_core::Bytes;
 use serde::Deserialize;
+use std::time::Duration;
 
 /// The displayed fields of an object of `status --json`.
 #[derive(Debug, Deserialize)]
 pub struct Seen {
-    gpus: Vec<Gpu>,
+    gpus: Few<Gpu, ROWS>,
     finding_count: Option<u64>,
     #[serde(default)]
     possible_finding_count: Option<u64>,
@@ -24,8 +26,8 @@ struct Gpu {
     memory_used_bytes: Option<u64>,
     memory_total_bytes: Option<u64>,
     free: bool,
-    defects: Vec<String>,
-    leases: Option<Vec<Lease>>,
+    defects: Few<String, PARTS>,
+    leases: Option<Few<Lease, PARTS>>,
     processes: Vec<Process>,
     error: Option<What>,
 }
@@ -56,9 +58,24 @@ impl Hosts<Seen> {
 
     /// Returns the table, the hosts without an answer, and a summary, within `room` columns.
     pub fn lines(&self, room: usize) -> Vec<Line> {
+        let mut lines = self.table(None, room);
+        lines.push(self.totals());
+        lines
+    }
+
+    /// Returns the summary, and the table with the age of each answer, within `room` columns. `now`
+    /// is on the clock of the arrival times.
+    pub fn lines_at(&self, now: Duration, room: usize) -> (Line, Vec<Line>) {
+        let mut lines = self.table(Some(now), room);
+        let pending = self.hosts.iter().filter(|host| host.answer().is_none());
+        lines.extend(pending.map(|host| Line::new().plain(&host.name).dim("  asking …").cut(room)));
+        (self.totals().cut(room), lines)
+    }
+
+    fn table(&self, now: Option<Duration>, room: usize) -> Vec<Line> {
         let labels = self.answered().filter_map(|(host, said)| said.head.label(host));
         let mut lines: Vec<Line> = labels.collect();
-        let mut table = Table::new(&[
+        let columns = [
             ("HOST", Align::Left),
             ("GPU", Align::Right),
             ("NAME", Align::Left),
@@ -66,13 +83,24 @@ impl Hosts<Seen> {
             ("UTIL", Align::Right),
             ("MEMORY", Align::Right),
             ("USED BY", Align::Left),
-        ]);
+        ];
+        let mut columns = columns.to_vec();
+        columns.splice(1..1, now.map(|_| ("AGE", Align::Right)));
+        let mut table = Table::new(&columns);
         let mut is_empty = true;
-        for (host, said) in self.answered() {
+        for host in &self.hosts {
+            let Some((said, heard_at)) = &host.said else { continue };
             for (at, gpu) in said.shown.gpus.iter().enumerate() {
                 // A long name must not push the values off the screen.
-                let host = if at == 0 { Line::new().fitted(host, room / 4) } else { Line::new() };
-                table.row(std::iter::once(host).chain(gpu.cells()));
+                let name = Line::new().fitted(&host.name, room / 4);
+                let first = |line: Line| if at == 0 { line } else { Line::new() };
+                let age = now.map(|now| wording::age(now.saturating_sub(*heard_at)));
+                let age = age.map(|age| match host.error {
+                    None => Line::new().plain(age),
+                    Some(_) => Line::new().accent(age),
+                });
+                let head = std::iter::once(first(name)).chain(age.map(first));
+                table.row(head.chain(gpu.cells()));
                 is_empty = false;
             }
         }
@@ -84,8 +112,8 @@ impl Hosts<Seen> {
             let head = Line::new().plain(host).plain("  ");
             lines.extend(wrapped(head, Tone::Plain, why, room));
         }
+        lines.extend(self.left_out(|seen| seen.gpus.left_out, room));
         lines.extend(self.unanswered(room));
-        lines.push(self.totals());
         lines
     }
 

@@ -44,12 +44,12 @@ pub(super) fn passed_over<'a>(
 }
 
 impl Claimed {
-    /// Returns what is told of a lease; `user` names users by number.
+    /// Returns the object for a lease; `user` names users by number.
     pub fn of(grant: &Grant, user: UserName<'_>) -> Self {
         let decision = grant.decision.as_ref();
         Claimed {
             schema: Version,
-            origin: Origin::from(&grant.scene.snapshot.origin),
+            origin: Origin::from(&grant.context.snapshot.origin),
             lease: grant.entry.id.to_string(),
             gpus: grant.devices.iter().map(Device::of).collect(),
             passed_over: decision
@@ -77,7 +77,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Returns what is told of a look; `user` names users by number.
+    /// Returns the object for a snapshot; `user` names users by number.
     pub fn of(seen: &Preview, user: UserName<'_>) -> Self {
         let (gpus, passed_over) = match &seen.decision {
             Ok(decision) => (named(decision), passed_over(decision.passed(), user)),
@@ -85,7 +85,7 @@ impl Wanted {
         };
         Wanted {
             schema: Version,
-            origin: Origin::from(&seen.scene.snapshot.origin),
+            origin: Origin::from(&seen.context.snapshot.origin),
             possible: seen.decision.is_ok(),
             gpus,
             passed_over,
@@ -113,7 +113,7 @@ pub struct Released {
 }
 
 impl Released {
-    /// Returns what is told of a lease of a machine.
+    /// Returns the object for a lease of a machine.
     pub fn of(lease: &LeaseEntry, machine: &gpu_core::Origin) -> Self {
         Released {
             schema: Version,
@@ -185,7 +185,7 @@ pub struct Left {
 }
 
 impl Run {
-    /// Returns what is told of a run that ends with this code; `share` is the memory that it had of
+    /// Returns the object for a run that ends with this code; `share` is the memory that it had of
     /// each device.
     pub fn of(
         report: &RunReport,

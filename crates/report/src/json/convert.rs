@@ -32,7 +32,7 @@ pub struct Counts {
 }
 
 impl Converted {
-    /// Returns what is told of a recording that was written into a file.
+    /// Returns the object for a recording that was written into a file.
     pub fn of(file: &str, recording: &Recording) -> Self {
         let counts = recording.devices.iter().map(|trace| Counts {
             index: trace.device,

@@ -4,7 +4,7 @@ use super::{Device, Failure, Head, Process};
 use crate::wording;
 use gpu_core::{DeviceState, ProcessKey, Snapshot};
 use gpu_reaper::{Confidence, Diagnosis, Evidence, FindingKind, Role, Sign};
-use gpu_text::ErrorCode;
+use gpu_text::{ErrorCode, ReportedFailure};
 use serde::Serialize;
 
 /// A diagnosis of the machine.
@@ -36,6 +36,8 @@ pub struct Doctor<'a> {
 pub struct PastedFailure {
     /// What failed.
     pub code: ErrorCode,
+    /// The line of the text that reports it, at most 200 characters.
+    pub line: String,
     /// What it means, as a sentence fragment.
     pub meaning: &'static str,
     /// The command to run on that machine.
@@ -77,7 +79,7 @@ pub struct Suspect<'a> {
     pub process: Process,
     /// How certain it is that this process causes the problem.
     pub confidence: Confidence,
-    /// What was observed of the process, one sentence fragment each.
+    /// The observations about the process, one sentence fragment each.
     pub evidence: Vec<&'a str>,
     /// The kinds of observations, one for each fragment, in the same order.
     pub evidence_codes: Vec<Sign>,
@@ -119,7 +121,7 @@ pub struct Next {
 }
 
 impl<'a> Doctor<'a> {
-    /// Returns what is told of a diagnosis. The `devices` are those that were asked for; `sim` is the
+    /// Returns the object for a diagnosis. The `devices` are those that were asked for; `sim` is the
     /// option that names a simulated machine in the next commands.
     pub fn of(
         snapshot: &Snapshot,
@@ -141,10 +143,10 @@ impl<'a> Doctor<'a> {
 }
 
 impl PastedFailure {
-    /// Returns what is told of failures; nothing of those that concern the whole driver, which is
+    /// Returns the object for failures; nothing of those that concern the whole driver, which is
     /// reported as a fault.
-    fn of(failures: &[ErrorCode]) -> Vec<Self> {
-        let told = |code: &ErrorCode| {
+    fn of(failures: &[ReportedFailure]) -> Vec<Self> {
+        let failure = |ReportedFailure { code, line }: &ReportedFailure| {
             let wording::paste::PastedFailure { meaning, steps } =
                 wording::paste::pasted_failure(*code)?;
             let (next, _) = *steps.first()?;
@@ -153,16 +155,16 @@ impl PastedFailure {
                 what,
             };
             let steps = steps.iter().map(step).collect();
-            Some(PastedFailure { code: *code, meaning, next, steps })
+            Some(PastedFailure { code: *code, line: line.clone(), meaning, next, steps })
         };
-        failures.iter().filter_map(told).collect()
+        failures.iter().filter_map(failure).collect()
     }
 }
 
 impl Doctor<'_> {
     /// Adds the failures of tools in a pasted text that no finding covers.
     #[must_use]
-    pub fn with_failures(self, failures: &[ErrorCode]) -> Self {
+    pub fn with_failures(self, failures: &[ReportedFailure]) -> Self {
         Doctor { failures: PastedFailure::of(failures), ..self }
     }
 }
@@ -172,7 +174,7 @@ impl<'a> Finding<'a> {
         Finding::with(finding, sim, |key| Process::of(snapshot, key.pid))
     }
 
-    /// Returns what is told of a finding whose processes this function knows.
+    /// Returns the object for a finding whose processes this function knows.
     pub(super) fn with(
         finding: &'a gpu_reaper::Finding,
         sim: &str,
@@ -196,10 +198,14 @@ impl<'a> Finding<'a> {
             suspects: finding.suspects.iter().map(suspect).collect(),
             evidence: Evidence::texts(&finding.evidence),
             evidence_codes: signs(&finding.evidence),
-            xids: finding.evidence.iter().filter_map(|evidence| evidence.xid).collect(),
+            xids: finding.evidence.iter().filter_map(xid).collect(),
             next: finding.advice.iter().map(next).collect(),
         }
     }
+}
+
+fn xid(evidence: &Evidence) -> Option<u32> {
+    evidence.code.as_ref()?.number_in("xid")
 }
 
 fn signs(evidence: &[Evidence]) -> Vec<Sign> {

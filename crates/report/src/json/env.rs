@@ -10,7 +10,7 @@ use std::path::Path;
 /// What a limit depends on, beside the program.
 pub struct Seen<'a> {
     /// The look at the machine, where there was one.
-    pub look: Option<&'a Snapshot>,
+    pub snapshot: Option<&'a Snapshot>,
     /// All memory of each device; empty where that is not known.
     pub totals: &'a [Bytes],
     /// There is an MPS server.
@@ -66,7 +66,7 @@ pub struct Used<'a> {
 }
 
 impl<'a> Bounded<'a> {
-    /// Returns what is told of a limit, of which so much is left to the CUDA context.
+    /// Returns the object for a limit and the part of it that the CUDA context takes.
     pub fn of(
         (limit, context): (Bytes, Bytes),
         known: &Known<'a>,
@@ -80,7 +80,7 @@ impl<'a> Bounded<'a> {
         });
         Bounded {
             schema: Version,
-            origin: seen.look.map(|look| Origin::from(&look.origin)),
+            origin: seen.snapshot.map(|snapshot| Origin::from(&snapshot.origin)),
             limit_bytes: limit.0,
             context_bytes: context.0,
             device_memory_bytes: (!seen.totals.is_empty())

@@ -23,14 +23,14 @@ pub struct Explained<'a> {
 }
 
 impl<'a> Explained<'a> {
-    /// Returns what is told of a log, and of the machine that was looked at beside it.
-    pub fn of(report: &'a Report, diagnoses: &'a [Diagnosis], look: Option<&Snapshot>) -> Self {
+    /// Returns the object for a log and, if it was queried, the machine.
+    pub fn of(report: &'a Report, diagnoses: &'a [Diagnosis], snapshot: Option<&Snapshot>) -> Self {
         let events = report.events.iter().zip(diagnoses);
         Explained {
             schema: Version,
             events: events.map(|(event, diagnosis)| Event::of(event, diagnosis)).collect(),
             is_cut: report.is_cut,
-            looked_at: look.map(Head::of),
+            looked_at: snapshot.map(Head::of),
         }
     }
 }
@@ -43,23 +43,23 @@ pub struct Why<'a> {
     pub cause: Cause,
     /// The cause in one line.
     pub verdict: &'a str,
-    /// Memory that the allocator of the program held, in bytes. Null if the message does not tell.
+    /// Memory that the allocator of the program held, in bytes. Null if the message does not say.
     pub held_bytes: Option<u64>,
     /// Memory of the program outside its allocator, such as the CUDA context, in bytes. Null if the
-    /// message does not tell.
+    /// message does not say.
     pub context_bytes: Option<u64>,
     /// Memory of the other processes that the message names, in bytes. Null if it names none.
     pub others_bytes: Option<u64>,
     /// Memory in use that the message attributes to no process, in bytes. It includes the CUDA
     /// context if the message does not give the memory of the program. Null if the message does not
-    /// tell.
+    /// say.
     pub unnamed_bytes: Option<u64>,
-    /// Memory that was missing for the request, in bytes. Null if the message does not tell.
+    /// Memory that was missing for the request, in bytes. Null if the message does not say.
     pub lacking_bytes: Option<u64>,
     /// Memory that would still be missing with an empty cache, in bytes. Null if the message does
-    /// not tell.
+    /// not say.
     pub lacking_without_cache_bytes: Option<u64>,
-    /// Memory that the program needs for the request, in bytes. Null if the message does not tell.
+    /// Memory that the program needs for the request, in bytes. Null if the message does not say.
     pub needed_bytes: Option<u64>,
     /// Explanations, one sentence each, most relevant first.
     pub reasons: &'a [String],
@@ -175,7 +175,7 @@ pub struct Event<'a> {
     /// Component, control group or program that the message names. Null if it names none.
     pub part: Option<&'a str>,
     /// Further figures of the message and of lines around it, by their names: in bytes, tokens,
-    /// things, or as fractions of a whole (`…_fraction`, `share_in_use`). Sizes can be negative.
+    /// counts, or as fractions of a whole (`…_fraction`, `share_in_use`). Sizes can be negative.
     pub facts: BTreeMap<&'static str, f64>,
     /// Why the request failed.
     pub diagnosis: Why<'a>,
@@ -330,8 +330,8 @@ impl<'a> Event<'a> {
                 available_bytes: count(pool.available),
             }),
             ladder: (!event.ladder.is_empty())
-                .then(|| event.ladder.iter().map(|rung| rung.text.as_str()).collect()),
-            ladder_bytes: rows(&event.ladder, |rung| count(rung.bytes)),
+                .then(|| event.ladder.iter().map(|attempt| attempt.text.as_str()).collect()),
+            ladder_bytes: rows(&event.ladder, |attempt| count(attempt.bytes)),
             engine: event.engine,
             part: event.part.as_deref(),
             facts: event

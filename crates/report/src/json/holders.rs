@@ -19,7 +19,7 @@ impl FoundHolder {
     ///
     /// # Errors
     /// Why nothing is known of the process.
-    pub fn tell<'a, T>(&'a self, of: impl FnOnce(&'a ProcessInfo) -> Reading<T>) -> Reading<T> {
+    pub fn read<'a, T>(&'a self, of: impl FnOnce(&'a ProcessInfo) -> Reading<T>) -> Reading<T> {
         of(self.info.as_ref().map_err(|error| error.kind().absent())?)
     }
 
@@ -30,19 +30,19 @@ impl FoundHolder {
 
     /// Returns the command line; where that is empty or hidden, the short name.
     pub fn command(&self) -> String {
-        let command = self.tell(|info| info.command_line.as_deref().map_err(|absent| *absent));
+        let command = self.read(|info| info.command_line.as_deref().map_err(|absent| *absent));
         match command {
             Ok(words) if !words.is_empty() => words.join(" "),
             _ => self
-                .tell(|info| Ok(info.name.clone()))
+                .read(|info| Ok(info.name.clone()))
                 .unwrap_or_else(|absent| format!("({absent})")),
         }
     }
 
     /// Returns its user: name, else number, else why it is not known.
     pub fn user(&self) -> String {
-        let number = self.tell(|info| info.uid).map(|uid| uid.to_string());
-        self.tell(|info| info.user.clone())
+        let number = self.read(|info| info.uid).map(|uid| uid.to_string());
+        self.read(|info| info.user.clone())
             .or(number)
             .unwrap_or_else(|absent| format!("({absent})"))
     }
@@ -118,7 +118,7 @@ pub struct HeldFile<'a> {
 }
 
 impl<'a> Holders<'a> {
-    /// Returns what is told of a search.
+    /// Returns the object for a search.
     pub fn of(
         origin: &'a gpu_core::Origin,
         files: &'a [DeviceFile],
@@ -157,11 +157,11 @@ impl<'a> Holder<'a> {
         Holder {
             pid: found.pid().0,
             start_ticks: found.holder.process.start.map(|start| start.0),
-            user: found.tell(|info| info.user.as_deref().map_err(|absent| *absent)).ok(),
-            uid: found.tell(|info| info.uid).ok(),
-            name: found.tell(|info| Ok(info.name.as_str())).ok(),
+            user: found.read(|info| info.user.as_deref().map_err(|absent| *absent)).ok(),
+            uid: found.read(|info| info.uid).ok(),
+            name: found.read(|info| Ok(info.name.as_str())).ok(),
             command_line: found
-                .tell(|info| info.command_line.as_deref().map_err(|absent| *absent))
+                .read(|info| info.command_line.as_deref().map_err(|absent| *absent))
                 .ok(),
             through_thread_pid: found.holder.through_thread.map(|pid| pid.0),
             held: found.holder.held.iter().map(held).collect(),

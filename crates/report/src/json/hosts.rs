@@ -1,4 +1,4 @@
-//! `gpuws status --host --json` and `gpuws doctor --host --json`.
+//! `--host --json` of `gpuws status`, `gpuws doctor` and `gpuws leases`.
 
 use super::Version;
 use gpu_fleet::{HostName, NoAnswer};
@@ -17,14 +17,14 @@ pub struct Hosts<'a> {
     pub hosts: Vec<Host<'a>>,
 }
 
-/// A host and what it answered.
+/// A host and its answer.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Host<'a> {
-    /// Name of the host, as it was given to ssh.
+    /// Name of the host, as passed to ssh.
     pub host: &'a str,
-    /// The object that the same command printed on the host, gpuws status --json or gpuws doctor
-    /// --json. Null if the host did not answer.
+    /// The object that the same command printed on the host: gpuws status --json, gpuws doctor
+    /// --json or gpuws leases --json. Null if the host did not answer.
     #[cfg_attr(feature = "schema", schemars(with = "Option<serde_json::Value>"))]
     pub answer: Option<&'a RawValue>,
     /// Exit code of gpuws on the host. Null if the host did not answer.
@@ -69,7 +69,7 @@ pub enum HostErrorKind {
 }
 
 impl<'a> Host<'a> {
-    /// Returns what is told of a host.
+    /// Returns the object for a host.
     pub(crate) fn of(host: &'a HostName, said: Result<(&'a RawValue, i32), &'a NoAnswer>) -> Self {
         Host {
             host: host.as_str(),

@@ -2,7 +2,7 @@
 
 use super::claims::{PassedOver, passed_over};
 use super::names::Origin;
-use super::{Device, Version};
+use super::{Device, Head, Version};
 use crate::wording::claims::User as UserName;
 use gpu_core::{DeviceState, LeaseEntry};
 use gpu_steward::{Listed, Listing, Queued, Refused};
@@ -35,7 +35,7 @@ pub struct OnDevice {
 
 impl OnDevice {
     pub(super) fn of(entry: &LeaseEntry, device: &DeviceState, user: UserName<'_>) -> Self {
-        let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
+        let parts = device.partitions.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
         let parts = parts.filter(|uuid| entry.has(uuid));
         OnDevice {
             id: entry.id.to_string(),
@@ -59,6 +59,10 @@ pub struct Leases {
     pub schema: Version,
     /// Where the data comes from.
     pub origin: Origin,
+    /// Name of the simulated machine. Null for any other origin.
+    pub machine: Option<String>,
+    /// Time of the sample, in UTC, as RFC 3339.
+    pub taken_at: String,
     /// The leases.
     pub leases: Vec<Lease>,
     /// The waiting claims, in the order of the queue.
@@ -156,7 +160,7 @@ pub struct Waiting {
 }
 
 impl Leases {
-    /// Returns what is told of a listing; `user` names users by number.
+    /// Returns the object for a listing; `user` names users by number.
     pub fn of(listing: &Listing, user: UserName<'_>) -> Self {
         let lease = |leased: &Listed| Lease {
             entry: Named::of(&leased.entry, leased.root.is_some(), user),
@@ -188,9 +192,13 @@ impl Leases {
                 .as_ref()
                 .map_or(Vec::new(), |lacks: &Refused| passed_over(lacks.passed(), user)),
         };
+        let snapshot = &listing.context.snapshot;
+        let Head { schema, origin, machine, .. } = Head::of(snapshot);
         Leases {
-            schema: Version,
-            origin: Origin::from(&listing.scene.snapshot.origin),
+            schema,
+            origin,
+            machine,
+            taken_at: snapshot.taken_at.to_string(),
             leases: listing.leases.iter().map(lease).collect(),
             queue: listing.queue.iter().map(waiting).collect(),
         }

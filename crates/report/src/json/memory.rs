@@ -43,7 +43,7 @@ pub struct Tally {
 }
 
 impl<'a> Replayed<'a> {
-    /// Returns what is told of a recording.
+    /// Returns the object for a recording.
     pub fn of(file: &'a str, recorded_by: Format, devices: Vec<Recorded<'a>>) -> Self {
         let sum = |tally: fn(&Agreement) -> gpu_memory_trace::Tally| {
             let tallies = devices.iter().filter_map(|device| device.agreement).map(tally);
@@ -129,7 +129,7 @@ pub struct Divergence<'a> {
 }
 
 impl<'a> Recorded<'a> {
-    /// Returns what is told of a job on one device.
+    /// Returns the object for a job on one device.
     pub fn of(replays: &'a Replays<'a>) -> Self {
         let agreement = replays.agreement.as_ref();
         Recorded {
@@ -283,7 +283,7 @@ pub struct Together<'a> {
 }
 
 impl<'a> Fitted<'a> {
-    /// Returns what is told of jobs with such a CUDA context, on such a device where one is named,
+    /// Returns the object for jobs with such a CUDA context, on such a device where one is named,
     /// and of the sets of them that fit on it.
     pub fn of(
         context: Bytes,
@@ -354,7 +354,7 @@ pub struct Least<'a> {
 }
 
 impl<'a> Fit<'a> {
-    /// Returns what is told of a job with such a CUDA context, on such a device where one is named.
+    /// Returns the object for a job with such a CUDA context, on such a device where one is named.
     pub fn of(needs: &'a Needs, context: Bytes, device_memory: Option<Bytes>) -> Self {
         let least = |(title, need, _): &'a (String, Need, _)| Least {
             policy: title,

@@ -152,7 +152,7 @@ impl Device {
 }
 
 impl Head {
-    /// Returns the head of what is told of a snapshot.
+    /// Returns the head of the object for a snapshot.
     pub fn of(snapshot: &Snapshot) -> Self {
         let driver = snapshot.driver.as_ref().ok();
         let known = snapshot.origin != gpu_core::Origin::Pasted;

@@ -22,7 +22,7 @@ pub struct PlacedGraph<'a> {
     pub nodes: Vec<Node<'a>>,
     /// What was not done as requested.
     pub warnings: Vec<String>,
-    /// What the file has and the graph does not.
+    /// Parts of the file that the graph omits.
     pub notes: &'a [String],
 }
 
@@ -61,11 +61,11 @@ pub struct Node<'a> {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ReasonCode {
-    /// It was placed there before.
+    /// It was already placed there.
     Assigned,
     /// It requests the device.
     Requested,
-    /// It must be where another node is.
+    /// It must be on the device of another node.
     Colocated,
     /// It reads only the shape of its input.
     FollowsInput,
@@ -84,7 +84,7 @@ pub enum ReasonCode {
 }
 
 impl<'a> PlacedGraph<'a> {
-    /// Returns what is told of a placement.
+    /// Returns the object for a placement.
     pub fn of(
         file: &'a str,
         machine: Option<&'a str>,

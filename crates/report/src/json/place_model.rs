@@ -8,7 +8,7 @@ use gpu_model::split::vllm::Served;
 use gpu_model::split::{Answer, RoomKind, Rooms, Use};
 use serde::Serialize;
 
-/// What a model takes, and which of its layers go where.
+/// The memory that a model needs, and where its layers go.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlacedModel<'a> {
@@ -25,21 +25,21 @@ pub struct PlacedModel<'a> {
     pub context_tokens: u64,
     /// Number of sequences at the same time.
     pub sequence_count: u64,
-    /// What can be said: an estimate if something of the model is not understood.
+    /// The verdict: an estimate if part of the model is not understood.
     pub verdict: Verdict,
-    /// What is not understood, and so makes the verdict an estimate. Empty otherwise.
+    /// The parts that are not understood and make the verdict an estimate. Empty otherwise.
     pub doubts: &'a [String],
     /// Whether the model fits, by the estimate if the verdict is one.
     pub fits: bool,
     /// Whether no placement of consecutive layers is better for the goal. Null if there is none.
     pub is_optimal: Option<bool>,
-    /// What the model takes if one GPU holds all of it.
+    /// The memory that the model needs if one GPU holds all of it.
     pub needs: Needs,
     /// Where layers can go.
     pub rooms: Vec<Room<'a>>,
     /// The layers in order.
     pub layers: Vec<PlacedLayer<'a>>,
-    /// Why layers are where they are, and what lacks.
+    /// Why layers are where they are, and what is missing.
     pub reasons: Vec<String>,
     /// The encodings that were tried, the one in use first.
     pub encodings: Vec<Tried>,
@@ -55,7 +55,7 @@ pub struct PlacedModel<'a> {
     pub notes: &'a [String],
 }
 
-/// What can be said of a model.
+/// The verdict on a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -64,7 +64,7 @@ pub enum Verdict {
     Fits,
     /// It does not fit.
     DoesNotFit,
-    /// Something of it is not understood, so that its size is an estimate.
+    /// Part of it is not understood, so its size is an estimate.
     Estimate,
 }
 
@@ -102,14 +102,14 @@ pub struct Described<'a> {
     pub weights_bytes: u64,
     /// Number of blocks.
     pub layer_count: usize,
-    /// Method by which the checkpoint is quantized, such as awq. Null if it is not, or is a GGUF
+    /// Quantization method of the checkpoint, such as awq. Null if it is not, or is a GGUF
     /// file.
     pub quantization: Option<&'a str>,
     /// Tokens of context that the model was trained for. Null if unknown.
     pub trained_context_tokens: Option<u64>,
 }
 
-/// What a model takes on one GPU.
+/// The memory that a model needs on one GPU.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Needs {
@@ -119,11 +119,11 @@ pub struct Needs {
     pub context_bytes: u64,
     /// Buffer of computation, in bytes.
     pub buffer_bytes: u64,
-    /// What a process holds beside tensors, in bytes.
+    /// Memory of a process other than tensors, in bytes.
     pub overhead_bytes: u64,
     /// All of these, in bytes.
     pub total_bytes: u64,
-    /// Weights that the engine keeps in the memory of the host, in bytes.
+    /// Weights that the engine keeps in host memory, in bytes.
     pub host_bytes: u64,
 }
 
@@ -143,7 +143,7 @@ pub struct Room<'a> {
     pub context_bytes: u64,
     /// Buffer of computation there, in bytes.
     pub buffer_bytes: u64,
-    /// What the process holds there beside tensors, in bytes.
+    /// Memory of the process there other than tensors, in bytes.
     pub overhead_bytes: u64,
     /// All of these, in bytes.
     pub used_bytes: u64,
@@ -181,20 +181,20 @@ pub struct PlacedLayer<'a> {
     pub context_bytes: u64,
 }
 
-/// What an encoding of the weights leads to.
+/// The result for an encoding of the weights.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tried {
     /// Name of the encoding. Null for the weights as stored.
     pub encoding: Option<&'static str>,
-    /// What the model takes on one GPU, in bytes.
+    /// Memory that the model needs on one GPU, in bytes.
     pub total_bytes: u64,
     /// Whether it fits.
     pub fits: bool,
     /// Number of places that hold layers. Null if it does not fit.
     pub room_count: Option<usize>,
-    /// Largest context that fits, in tokens, up to that of the model: on the GPUs, or with the memory
-    /// of the host if the placement needs it. Null if none fits.
+    /// Largest context that fits, in tokens, up to that of the model: on the GPUs, or with host
+    /// memory if the placement needs it. Null if none fits.
     pub largest_context_tokens: Option<u64>,
 }
 
@@ -250,7 +250,7 @@ impl<'a> PlacedModel<'a> {
         let Question { model, rooms, .. } = *question;
         let split = &first.split;
         let room = |at: usize| rooms.rooms.get(at).map(|room| &*room.name);
-        let place = |at: Option<usize>| match &first.served {
+        let device = |at: Option<usize>| match &first.served {
             Some(served) => served.rooms.first().filter(|_| served.size.ranks < 2).copied(),
             None => at,
         };
@@ -277,7 +277,7 @@ impl<'a> PlacedModel<'a> {
             needs: Needs::of(&first.estimate),
             rooms: Room::each(first, rooms),
             layers: layers
-                .map(|(layer, at)| PlacedLayer::of(layer, place(*at).and_then(room)))
+                .map(|(layer, at)| PlacedLayer::of(layer, device(*at).and_then(room)))
                 .collect(),
             reasons: match &first.served {
                 Some(_) => Vec::new(),

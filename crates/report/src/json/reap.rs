@@ -60,7 +60,8 @@ pub struct Execution<'a> {
     pub actions: Vec<Action<'a>>,
     /// Memory before and after, by GPU.
     pub memory: Vec<Memory>,
-    /// Unplanned processes that use a freed GPU or joined what was ended. Null if unknown.
+    /// Unplanned processes that use a freed GPU or joined an ended group or container. Null if
+    /// unknown.
     pub newcomers: Option<&'a [Newcomer]>,
     /// Why the plan was stopped before its end, as a sentence fragment. Null if it was not.
     pub stopped: Option<String>,
@@ -95,7 +96,7 @@ pub struct Memory {
 }
 
 impl<'a> Reap<'a> {
-    /// Returns what is told of a plan, and of its execution where there was one.
+    /// Returns the object for a plan and, if it was executed, its result.
     pub fn of(snapshot: &Snapshot, plan: &'a Plan, report: Option<&'a Report>) -> Self {
         Reap { head: Head::of(snapshot), planned: Planned::of(snapshot, plan, report) }
     }

@@ -20,7 +20,7 @@ pub struct RecordedFile {
 }
 
 impl RecordedFile {
-    /// Returns what is told of a file with so many samples; `names`: names and command lines are in
+    /// Returns the object for a file with so many samples; `names`: names and command lines are in
     /// it.
     pub fn of(file: &str, sample_count: usize, names: bool) -> Self {
         let file = file.to_owned();

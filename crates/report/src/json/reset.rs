@@ -24,7 +24,7 @@ pub struct Reset {
     pub unknown: Option<String>,
     /// Whether nothing blocks the reset.
     pub possible: bool,
-    /// Whether the driver reset the GPU. Null if it was not asked to.
+    /// Whether the driver reset the GPU. Null if no reset was requested.
     pub done: Option<bool>,
     /// Why the reset failed. Null if it did not.
     pub error: Option<Failure>,
@@ -47,8 +47,8 @@ pub struct Blocker {
     pub files: Vec<String>,
     /// Role of the process.
     pub role: Role,
-    /// Highest percentage of the sample period in which it computed on one of the GPUs. Null if the
-    /// driver did not report it.
+    /// Highest percentage of the sample period during which it computed on one of the GPUs. Null if
+    /// the driver did not report it.
     pub utilization_percent: Option<u8>,
     /// Command that leads to the release of the GPU.
     pub next: String,

@@ -23,7 +23,7 @@ pub struct RanGraph<'a> {
     pub inter_op_threads: usize,
     /// Number of threads that share the work of one operation.
     pub intra_op_threads: usize,
-    /// The values, in the order in which they were asked for. Empty for a run in virtual time.
+    /// The values, in the order in which they were requested. Empty for a run in virtual time.
     pub values: Vec<Value<'a>>,
     /// Number of nodes of each operation without a kernel here. If there are any, the run was in
     /// virtual time.
@@ -31,7 +31,7 @@ pub struct RanGraph<'a> {
     /// Estimated end of the last operation, in nanoseconds, in virtual time. Null if the values
     /// were computed.
     pub makespan_ns: Option<u64>,
-    /// What the file has and the graph does not, and how the graph was replicated.
+    /// Parts of the file that the graph omits, and how the graph was replicated.
     pub notes: &'a [String],
 }
 

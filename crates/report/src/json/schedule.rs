@@ -25,7 +25,7 @@ pub struct ScheduledGraph<'a> {
     pub nodes: Vec<Slot<'a>>,
     /// Copies of values between devices, by start.
     pub transfers: Vec<Copied<'a>>,
-    /// What the file has and the graph does not.
+    /// Parts of the file that the graph omits.
     pub notes: &'a [String],
 }
 
@@ -105,7 +105,7 @@ pub struct Copied<'a> {
 }
 
 impl<'a> ScheduledGraph<'a> {
-    /// Returns what is told of a schedule.
+    /// Returns the object for a schedule.
     pub fn of(
         file: &'a str,
         machine: Option<&'a str>,

@@ -18,6 +18,9 @@ pub struct Status {
     pub head: Head,
     /// The GPUs.
     pub gpus: Vec<Gpu>,
+    /// Indexes of the GPUs that programs started here see, in the order of CUDA_VISIBLE_DEVICES;
+    /// all if it is not set. Null if it is ambiguous, or the status is of a recording.
+    pub visible_gpus: Option<Vec<u32>>,
     /// Processes that have a GPU device file open or mapped. Null if unknown.
     pub holders: Option<Vec<Holder>>,
     /// Outcome of the search for these processes.
@@ -27,8 +30,8 @@ pub struct Status {
     /// Number of processes that --user, --mine or --pid left out, counted on each GPU or, if no GPU
     /// could be queried, of the holders. Null without these options.
     pub left_out_process_count: Option<usize>,
-    /// Number of findings of this look. gpuws doctor may have more: it also reads the links, the
-    /// throttling and the driver's log. Null if no GPU could be queried.
+    /// Number of findings of this snapshot. gpuws doctor may have more: it also reads the links,
+    /// the throttling and the driver's log. Null if no GPU could be queried.
     pub finding_count: Option<usize>,
     /// Number of these findings that are only possible: a healthy machine has such findings too.
     /// Null if no GPU could be queried.
@@ -105,10 +108,21 @@ pub struct Gpu {
     /// Percentage of the sample period in which a kernel was running. Null if the driver did not
     /// report it.
     pub utilization_percent: Option<u8>,
-    /// Memory in use, in bytes. Null if the driver did not report it.
+    /// Memory in use as the driver reports it, in bytes; of a NUMA node with page cache. Null if the
+    /// driver did not report it.
     pub memory_used_bytes: Option<u64>,
-    /// Total memory, in bytes. Null if the driver did not report it.
+    /// Total memory as the driver reports it, in bytes. Null if the driver did not report it.
     pub memory_total_bytes: Option<u64>,
+    /// Where the memory is: "dedicated"; "host", the memory of the host; "carve-out", the memory of
+    /// the host, although the driver reports a part as the GPU's; "numa-node", a NUMA node of the
+    /// host; "virtual-gpu"; "wddm", shared with Windows. Null if the GPU could not be queried.
+    pub memory_kind: Option<&'static str>,
+    /// Memory of the processes that the driver lists, in bytes: the least that is in use. Null if it
+    /// did not report that of all.
+    pub memory_listed_bytes: Option<u64>,
+    /// Total less the memory in use, in bytes; of the host's memory, what the kernel can make
+    /// available, less what claims leave to the host. Null if unknown.
+    pub memory_free_bytes: Option<u64>,
     /// Memory reserved by the driver and firmware, in bytes. Null if the driver did not report it.
     pub memory_reserved_bytes: Option<u64>,
     /// Memory in use that neither listed processes nor the driver account for, in bytes. Null if
@@ -123,7 +137,7 @@ pub struct Gpu {
     /// Whether the GPU is fit for jobs, no lease is on it, and only display servers, monitors and
     /// daemons use it.
     pub free: bool,
-    /// Defects that the GPU reports of itself, and changes that wait for a reset.
+    /// Defects that the GPU reports, and changes that take effect at a reset.
     pub defects: Vec<String>,
     /// Leases on the GPU or on parts of it. Null if unknown.
     pub leases: Option<Vec<OnDevice>>,
@@ -192,7 +206,7 @@ impl View<'_> {
 }
 
 impl Status {
-    /// Returns what is told of a look; of the GPUs, the details only if requested.
+    /// Returns the object for a snapshot; of the GPUs, the details only if requested.
     pub(crate) fn of(view: &View<'_>, with_details: bool) -> Self {
         let snapshot = view.snapshot;
         let shows = |pid| view.filter.shows(snapshot, pid);
@@ -206,6 +220,7 @@ impl Status {
         Status {
             head: Head::of(snapshot),
             gpus: snapshot.devices.iter().map(gpu).collect(),
+            visible_gpus: view.seen.as_ref().and_then(|seen| seen.devices.clone()),
             holders: snapshot.holders.as_ref().ok().map(|holders| {
                 let shown = holders.iter().filter(|holder| shows(holder.process.pid));
                 shown.map(|holder| Holder::of(snapshot, holder)).collect()
@@ -235,7 +250,7 @@ impl Holder {
 }
 
 impl MigDevice {
-    fn of(view: &View<'_>, device: &DeviceState, instance: &gpu_core::MigInstance) -> Self {
+    fn of(view: &View<'_>, device: &DeviceState, instance: &gpu_core::Partition) -> Self {
         let account = |id| view.usage.account_of_instance(device.id(), id);
         MigDevice {
             mig_index: instance.index,
@@ -277,6 +292,9 @@ impl Gpu {
                 .map(|bytes| bytes.0),
             memory_total_bytes: known(&mut absent, "memory_total_bytes", sample.memory.total)
                 .map(|bytes| bytes.0),
+            memory_kind: device.sample.as_ref().ok().map(|sample| sample.source.kind.name()),
+            memory_listed_bytes: device.memory_listed().map(|bytes| bytes.0),
+            memory_free_bytes: device.memory_free().ok().map(|bytes| bytes.0),
             memory_reserved_bytes: known(
                 &mut absent,
                 "memory_reserved_bytes",
@@ -286,14 +304,14 @@ impl Gpu {
             memory_unexplained_bytes: usage.account(device.id()).map(|bytes| bytes.0),
             persistence: known(&mut absent, "persistence", info.persistence),
             display_active: known(&mut absent, "display_active", info.display_active),
-            mig_enabled: known(&mut absent, "mig_enabled", info.mig_enabled),
+            mig_enabled: known(&mut absent, "mig_enabled", info.partitioned),
             free: leased.is_free(device, usage),
             defects: gpu_reaper::defects(device).iter().map(ToString::to_string).collect(),
             leases: leased.fault().is_none().then(|| {
                 leased.on(device).map(|lease| OnDevice::of(lease, device, view.name)).collect()
             }),
             mig_devices: device
-                .mig
+                .partitions
                 .as_ref()
                 .ok()
                 .map(|all| all.iter().map(|mig| MigDevice::of(view, device, mig)).collect()),

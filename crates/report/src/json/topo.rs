@@ -38,7 +38,7 @@ pub struct Gpu {
 }
 
 impl<'a> Topo<'a> {
-    /// Returns what is told of a machine and how its devices are connected.
+    /// Returns the object for a machine and how its devices are connected.
     pub fn of(now: &Snapshot, topology: &'a Topology) -> Self {
         let nodes = now.numa_nodes(topology.links.len());
         let words = |rows: &[Vec<Link>]| -> Vec<Vec<String>> {

@@ -43,7 +43,7 @@ pub struct Report {
     pub damage: Vec<String>,
     /// Totals of the machine.
     pub total: Booked,
-    /// Energy that nobody's compute accounts for, in millijoules.
+    /// Energy that no user's compute accounts for, in millijoules.
     pub unattributed_energy_mj: u64,
     /// The users.
     pub users: Vec<User>,
@@ -65,12 +65,12 @@ pub struct Gap {
     pub to: String,
 }
 
-/// What was booked.
+/// The counted usage.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Booked {
-    /// GPU time with memory on a GPU, in milliseconds. Who shares a GPU holds it in proportion to
-    /// the memory.
+    /// GPU time with memory on a GPU, in milliseconds. Users who share a GPU each hold it in
+    /// proportion to their memory.
     pub held_ms: u64,
     /// GPU time in which kernels ran, in milliseconds.
     pub used_ms: u64,
@@ -86,13 +86,13 @@ pub struct Booked {
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct User {
-    /// Name of the user. Null if unknown, and for memory that nobody lists.
+    /// Name of the user. Null if unknown, and for unlisted memory.
     pub user: Option<String>,
     /// User ID, if the user has no known name. Null otherwise.
     pub uid: Option<u32>,
     /// Whether this is the memory that no process listed by the driver accounts for.
     pub unlisted: bool,
-    /// What was booked.
+    /// The counted usage.
     #[serde(flatten)]
     pub booked: Booked,
 }
@@ -109,7 +109,7 @@ pub struct Job {
     pub user: Option<String>,
     /// User ID, if the user has no known name. Null otherwise.
     pub uid: Option<u32>,
-    /// What was booked.
+    /// The counted usage.
     #[serde(flatten)]
     pub booked: Booked,
 }
@@ -131,7 +131,7 @@ pub enum JobKind {
     Command,
     /// Jobs beyond the first ten thousand.
     Others,
-    /// Nothing is known of the process.
+    /// The process is unknown.
     Unknown,
     /// Memory that no process listed by the driver accounts for.
     Unlisted,
@@ -149,10 +149,9 @@ pub struct Gpu {
     pub name: Option<String>,
     /// Watched time in which its processes were known, in milliseconds.
     pub observed_ms: u64,
-    /// Held time in which no utilization was known, in milliseconds: what was used in it is not
-    /// booked.
+    /// Held time in which no utilization was known, in milliseconds: use in it is not counted.
     pub unmeasured_ms: u64,
-    /// Part of its energy that nobody's compute accounts for, in millijoules.
+    /// Part of its energy that no user's compute accounts for, in millijoules.
     pub unattributed_energy_mj: u64,
     /// What was booked; its whole energy.
     #[serde(flatten)]
@@ -208,7 +207,7 @@ impl Report {
             other_machines: usage.other_machines.clone(),
             first_sample_at: accounts.span().map(|(first, _)| time(first)),
             last_sample_at: accounts.span().map(|(_, last)| time(last)),
-            sample_count: accounts.looks(),
+            sample_count: accounts.snapshot_count(),
             watched_ms: millis(accounts.watched()),
             gap_count: gaps.count,
             gap_ms: millis(gaps.time),

@@ -5,7 +5,7 @@ use super::names::Origin;
 use super::reap::Planned;
 use super::{Failure, Process, Version};
 use gpu_core::{ProcessInfo, ProcessKey, Timestamp};
-use gpu_watch::{ChangeKind, Told};
+use gpu_watch::{ChangeKind, Event};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub struct WatchEvent<'a> {
     pub last_seen_at: Option<String>,
     /// The finding, as it was last seen. Null unless it was raised, updated or cleared.
     pub finding: Option<Finding<'a>>,
-    /// The process that will be ended, or would be if this were no dry run. Null unless this is a
+    /// The process that will be ended, or in a dry run would be. Null unless this is a
     /// warning.
     pub process: Option<Process>,
     /// Time until that process is ended, in milliseconds. Null unless this is a warning.
@@ -42,8 +42,8 @@ pub struct WatchEvent<'a> {
     /// Whether that process will not be ended, because this is a dry run. Null unless this is a
     /// warning.
     pub dry_run: Option<bool>,
-    /// The plan of the policy and its result, which is null for a dry run and if everybody is spared.
-    /// Null for other events.
+    /// The plan of the policy and its result, which is null for a dry run and if all processes are
+    /// spared. Null for other events.
     pub reap: Option<Planned<'a>>,
     /// Number of findings that were not raised. Null unless some were held back.
     pub held_back_count: Option<usize>,
@@ -62,15 +62,15 @@ pub enum WatchEventKind {
     Updated,
     /// A raised finding has been absent for as long as the policy says.
     Cleared,
-    /// The policy ends a process soon.
+    /// The policy will soon end a process.
     ReapWarning,
-    /// The policy has processes ended, and the checks of the plan spare each of them.
+    /// The policy would end processes, but the checks of the plan spare all of them.
     ReapSpared,
     /// The policy would end processes; nothing was done.
     ReapPlanned,
     /// The policy ended processes, or tried to.
     Reaped,
-    /// Processes were to be ended, and no plan could be made.
+    /// The policy would end processes, but no plan could be made.
     ReapFailed,
     /// Too many findings of one kind and user: some were not raised.
     HeldBack,
@@ -91,25 +91,25 @@ impl From<ChangeKind> for WatchEventKind {
 }
 
 impl<'a> WatchEvent<'a> {
-    /// Returns what is told of an event on this machine at this time. `sim` is the option that names
+    /// Returns the object for an event on this machine at this time. `sim` is the option that names
     /// a simulated machine in the next commands.
     pub fn of(
-        told: &Told<'a>,
+        event: &Event<'a>,
         origin: &gpu_core::Origin,
         hostname: Option<&str>,
         time: Timestamp,
         sim: &str,
     ) -> Self {
-        let event = match told {
-            Told::Blind(_) => WatchEventKind::Blind,
-            Told::Sighted => WatchEventKind::Sighted,
-            Told::Change(change) => change.kind.into(),
-            Told::HeldBack(_) => WatchEventKind::HeldBack,
-            Told::Warning { .. } => WatchEventKind::ReapWarning,
-            Told::Spared { .. } => WatchEventKind::ReapSpared,
-            Told::Reap { report: None, .. } => WatchEventKind::ReapPlanned,
-            Told::Reap { report: Some(_), .. } => WatchEventKind::Reaped,
-            Told::NotPlanned(_) => WatchEventKind::ReapFailed,
+        let kind = match event {
+            Event::Blind(_) => WatchEventKind::Blind,
+            Event::Sighted => WatchEventKind::Sighted,
+            Event::Change(change) => change.kind.into(),
+            Event::HeldBack(_) => WatchEventKind::HeldBack,
+            Event::Warning { .. } => WatchEventKind::ReapWarning,
+            Event::Spared { .. } => WatchEventKind::ReapSpared,
+            Event::Reap { report: None, .. } => WatchEventKind::ReapPlanned,
+            Event::Reap { report: Some(_), .. } => WatchEventKind::Reaped,
+            Event::NotPlanned(_) => WatchEventKind::ReapFailed,
         };
         let mut object = WatchEvent {
             schema: Version,
@@ -121,7 +121,7 @@ impl<'a> WatchEvent<'a> {
             },
             hostname: hostname.map(str::to_owned),
             time: time.to_string(),
-            event,
+            event: kind,
             finding_id: None,
             first_seen_at: None,
             last_seen_at: None,
@@ -133,29 +133,29 @@ impl<'a> WatchEvent<'a> {
             held_back_count: None,
             error: None,
         };
-        match told {
-            Told::Change(change) => {
+        match event {
+            Event::Change(change) => {
                 object.finding_id = Some(change.id.to_string());
                 object.first_seen_at = Some(change.first_seen.to_string());
                 object.last_seen_at = Some(change.last_seen.to_string());
                 let process = |key| known(&change.processes, key);
                 object.finding = Some(Finding::with(&change.finding, sim, process));
             }
-            Told::Warning { condemned, is_dry_run } => {
-                let process = &condemned.process;
-                object.finding_id = Some(condemned.id.to_string());
+            Event::Warning { pending, is_dry_run } => {
+                let process = &pending.process;
+                object.finding_id = Some(pending.id.to_string());
                 object.process = Some(Process::known(process.key.pid, Some(process)));
-                object.reap_in_ms = u64::try_from(condemned.left.as_millis()).ok();
+                object.reap_in_ms = u64::try_from(pending.left.as_millis()).ok();
                 object.dry_run = Some(*is_dry_run);
             }
-            Told::Spared { now, plan } => object.reap = Some(Planned::of(now, plan, None)),
-            Told::Reap { now, plan, report } => {
+            Event::Spared { now, plan } => object.reap = Some(Planned::of(now, plan, None)),
+            Event::Reap { now, plan, report } => {
                 object.reap = Some(Planned::of(now, plan, *report));
             }
-            Told::HeldBack(count) => object.held_back_count = Some(*count),
-            Told::Blind(fault) => object.error = Some(Failure::of_driver(fault)),
-            Told::NotPlanned(error) => object.error = Some(Failure::of(&error.fault())),
-            Told::Sighted => {}
+            Event::HeldBack(count) => object.held_back_count = Some(*count),
+            Event::Blind(fault) => object.error = Some(Failure::of_driver(fault)),
+            Event::NotPlanned(error) => object.error = Some(Failure::of(&error.fault())),
+            Event::Sighted => {}
         }
         object
     }

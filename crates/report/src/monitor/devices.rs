@@ -1,6 +1,6 @@
 //! `dmon`: a row for each device.
 
-use super::{Look, Release, Rows, cell, letters};
+use super::{Release, Rows, Sample, cell, letters};
 use crate::readings::{details, sample, text};
 use gpu_core::{Absent, DeviceState, Group, Groups, Reading};
 
@@ -103,13 +103,15 @@ impl Rows for Dmon {
         [line("# gpu", |column| column.1), line("# Idx", |column| column.2)]
     }
 
-    fn rows(&self, look: &Look<'_>) -> Vec<String> {
+    fn rows(&self, sample: &Sample<'_>) -> Vec<String> {
         let row = |device: &DeviceState| {
-            let cells =
-                self.columns.iter().map(|column| cell_of(&cell((column.4)(device, look.release))));
+            let cells = self
+                .columns
+                .iter()
+                .map(|column| cell_of(&cell((column.4)(device, sample.release))));
             format!("{:>5}{} ", device.id().index, cells.collect::<String>())
         };
-        look.devices.iter().map(row).collect()
+        sample.devices.iter().map(row).collect()
     }
 }
 

@@ -15,7 +15,7 @@ use gpu_core::{DeviceState, Groups, Pid, ProcessInfo, Reading};
 const PAGE: usize = 24;
 
 /// The data of the rows at one moment.
-pub struct Look<'a> {
+pub struct Sample<'a> {
     /// The devices to print.
     pub devices: &'a [DeviceState],
     /// The lookup of a process by PID.
@@ -33,7 +33,7 @@ pub trait Rows {
     fn head(&self) -> [String; 2];
 
     /// Returns a row for each device or process.
-    fn rows(&self, look: &Look<'_>) -> Vec<String>;
+    fn rows(&self, sample: &Sample<'_>) -> Vec<String>;
 }
 
 /// The position in a stream.
@@ -46,8 +46,8 @@ pub struct Page {
 impl Page {
     /// Returns the rows of a sample, below a header if one is due: at the start, and when these
     /// rows and those since the last header exceed 24.
-    pub fn lines(&mut self, rows: &dyn Rows, look: &Look<'_>) -> Vec<String> {
-        let lines = rows.rows(look);
+    pub fn lines(&mut self, rows: &dyn Rows, sample: &Sample<'_>) -> Vec<String> {
+        let lines = rows.rows(sample);
         let printed = self.printed.map(|printed| printed + lines.len());
         if let Some(printed) = printed.filter(|printed| *printed <= PAGE) {
             self.printed = Some(printed);
@@ -65,8 +65,8 @@ impl Page {
 fn letters(text: &str, known: &str) -> Result<Vec<char>, String> {
     let all = known.chars().map(String::from).collect::<Vec<_>>().join(", ");
     match text.chars().find(|letter| !known.contains(*letter)) {
-        Some(letter) => Err(format!("there is no group '{letter}'; there are {all}")),
-        None if text.is_empty() => Err(format!("no group is named; there are {all}")),
+        Some(letter) => Err(format!("unknown group '{letter}'; expected {all}")),
+        None if text.is_empty() => Err(format!("no group is named; expected {all}")),
         None => {
             let mut letters: Vec<char> = Vec::new();
             text.chars().for_each(|letter| {

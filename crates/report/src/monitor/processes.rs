@@ -1,7 +1,7 @@
 //! `pmon`: a row for each process of a device, and one for each device without processes.
 
-use super::{Look, Rows, cell, letters};
-use gpu_core::{DeviceProcess, DeviceProcessKind, DeviceState, Groups, Pid, ProcessInfo};
+use super::{Rows, Sample, cell, letters};
+use gpu_core::{DeviceProcess, DeviceState, Groups, Pid, ProcessInfo};
 use gpu_core::{Reading, clean};
 
 /// The longest name that is printed, in characters: Linux's limit.
@@ -35,18 +35,12 @@ impl Pmon {
         format!("{first}{cells}    {name}")
     }
 
-    fn row(&self, index: u32, process: &DeviceProcess, look: &Look<'_>) -> String {
-        let kind = match process.kind {
-            DeviceProcessKind::Compute => "C",
-            DeviceProcessKind::Graphics => "G",
-            DeviceProcessKind::ComputeAndGraphics => "C+G",
-            DeviceProcessKind::Mps => "M+C",
-            DeviceProcessKind::Unknown => "-",
-        };
-        let memory = cell(process.memory.map(|bytes| look.release.mib(bytes)));
+    fn row(&self, index: u32, process: &DeviceProcess, sample: &Sample<'_>) -> String {
+        let kind = process.kind.letters().unwrap_or("-");
+        let memory = cell(process.memory.map(|bytes| sample.release.mib(bytes)));
         let share = cell(process.utilization.map(|share| share.get()));
         let shares = [share.as_str(), "-", "-", "-", "-", "-"];
-        let name = name(process, look.process);
+        let name = name(process, sample.process);
         let name = format!("{name:<NAME$}");
         self.line(
             format!("{index:>5}{:>11}{kind:>6}", process.pid.0),
@@ -72,12 +66,12 @@ impl Rows for Pmon {
         ]
     }
 
-    fn rows(&self, look: &Look<'_>) -> Vec<String> {
+    fn rows(&self, sample: &Sample<'_>) -> Vec<String> {
         let rows = |device: &DeviceState| -> Vec<String> {
             let index = device.id().index;
             match device.processes.as_deref() {
                 Ok(processes) if !processes.is_empty() => {
-                    processes.iter().map(|process| self.row(index, process, look)).collect()
+                    processes.iter().map(|process| self.row(index, process, sample)).collect()
                 }
                 _ => {
                     let name = format!("{:<NAME$}", "-");
@@ -86,14 +80,15 @@ impl Rows for Pmon {
                 }
             }
         };
-        look.devices.iter().flat_map(rows).collect()
+        sample.devices.iter().flat_map(rows).collect()
     }
 }
 
 /// Returns the short name of a process without control characters, or else the last part of the
 /// path that the driver reports.
-fn name(process: &DeviceProcess, look_up: &dyn Fn(Pid) -> Reading<ProcessInfo>) -> String {
-    let known = look_up(process.pid).map(|info| info.name).ok().filter(|name| !name.is_empty());
+fn name(process: &DeviceProcess, process_info: &dyn Fn(Pid) -> Reading<ProcessInfo>) -> String {
+    let known =
+        process_info(process.pid).map(|info| info.name).ok().filter(|name| !name.is_empty());
     let listed = || {
         let path = process.name.as_deref().ok()?;
         Some(path.rsplit('/').next().unwrap_or(path).to_owned())

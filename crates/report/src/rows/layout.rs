@@ -3,7 +3,7 @@
 use crate::fault::brief;
 use crate::text::{Line, Tone, bar, packed, wrapped};
 use crate::wording;
-use gpu_core::{DeviceState, MemoryInfo, MigInstance, Snapshot};
+use gpu_core::{DeviceState, MemoryInfo, Partition, Snapshot};
 
 /// The layout of the lines.
 #[derive(Clone, Copy, Debug)]
@@ -53,11 +53,11 @@ const USED: usize = 5;
 /// Returns the width of the widest used part of memory.
 fn used_width(snapshot: &Snapshot) -> usize {
     let parts = |device: &DeviceState| {
-        let whole = device.sample.as_ref().ok().map(|sample| sample.memory);
-        let parts = device.mig.iter().flatten().map(|part| part.memory);
+        let whole = device.memory_shown().ok().map(|(used, _)| used);
+        let parts = device.partitions.iter().flatten().filter_map(|part| part.memory.used.ok());
         whole.into_iter().chain(parts).collect::<Vec<_>>()
     };
-    let used = snapshot.devices.iter().flat_map(parts).filter_map(|memory| memory.used.ok());
+    let used = snapshot.devices.iter().flat_map(parts);
     let texts = used.map(|used| wording::memory(used).trim_end_matches(" GiB").len());
     texts.max().unwrap_or(0).max(USED)
 }
@@ -126,7 +126,16 @@ impl Layout {
         };
         let line = if self.is_wide { cell(line, power, 10) } else { line };
         let line = cell(line, sample.utilization.ok().map(|u| u.to_string()), 6).plain(" ");
-        let line = self.memory(line, &sample.memory);
+        let total = device.memory_total();
+        let line = match (device.memory_shown(), total) {
+            (Ok((used, true)), Ok(total)) => {
+                line.plain(format!(" ≥{}", wording::used_of(used, total, (0, 0)))).dim(" shared")
+            }
+            (used, total) => self.memory(
+                line,
+                &MemoryInfo { used: used.map(|(used, _)| used), total, ..sample.memory },
+            ),
+        };
         match is_free {
             true => packed(Line::new(), [line, Line::new().dim("free")], " ", 4, self.columns),
             false => vec![line],
@@ -134,7 +143,7 @@ impl Layout {
     }
 
     /// Formats `    MIG 0  1g.5gb GI 2 CI 0 …`, with its memory below that of its device.
-    pub(super) fn instance(&self, instance: &MigInstance, is_free: bool) -> Line {
+    pub(super) fn instance(&self, instance: &Partition, is_free: bool) -> Line {
         let number = |id: Option<u32>| id.map_or("?".to_owned(), |id| id.to_string());
         let (gi, ci) = (number(instance.gpu_instance), number(instance.compute_instance));
         let line = Line::new().plain(format_args!("{INDENT}MIG {}", instance.index));
@@ -175,9 +184,10 @@ fn name(device: &DeviceState) -> &str {
     device.info.name.as_deref().map_or("?", wording::product)
 }
 
-/// Appends a right-aligned cell.
+/// Appends a right-aligned cell; its text follows at least one space.
 pub(super) fn cell(line: Line, text: Option<String>, width: usize) -> Line {
     match text {
+        Some(text) if text.chars().count() >= width => line.plain(format_args!(" {text}")),
         Some(text) => line.plain(format_args!("{text:>width$}")),
         None => line.dim(format_args!("{:>width$}", "–")),
     }

@@ -6,7 +6,7 @@ mod users;
 
 use crate::text::Line;
 use crate::{View, wording};
-use gpu_core::{Absent, DeviceId, DeviceState, Driver, MigInstance, Pid};
+use gpu_core::{Absent, DeviceId, DeviceState, Driver, Partition, Pid};
 use gpu_reaper::{Finding, FindingKind, User};
 use layout::Layout;
 
@@ -60,14 +60,14 @@ impl View<'_> {
         // The memory of the one process that certainly has it is on its row.
         let mut unexplained = self.usage.unexplained(device.id());
         let ghost = self.diagnosis.only_ghost(device.id()).filter(|_| unexplained.is_some());
-        for place in places(device) {
-            lines.extend(place.map(|part| {
+        for instance in instances(device) {
+            lines.extend(instance.map(|part| {
                 layout.instance(part, self.leased.is_part_free(device, part, &self.usage))
             }));
-            let layout = if place.is_some() { layout.nested() } else { *layout };
+            let layout = if instance.is_some() { layout.nested() } else { *layout };
             for user in self.shown_on(device) {
                 let finding = self.suspected(device.id(), user.pid);
-                if !same(self.place_of(device, user, finding), place) {
+                if !same(self.instance_of(device, user, finding), instance) {
                     continue;
                 }
                 let mut user = user.clone();
@@ -78,13 +78,12 @@ impl View<'_> {
                 lines.extend(layout.unlisted(self.snapshot, device, &user));
             }
             for process in self.usage.foreign(device.id()) {
-                let part = process.gpu_instance;
-                let part = part.and_then(|id| self::place(device, id, process.compute_instance));
-                if same(part, place) {
+                if same(device.partition(process.gpu_instance, process.compute_instance), instance)
+                {
                     lines.extend(layout.foreign(process));
                 }
             }
-            if same(self.place_of_unexplained(device), place) {
+            if same(self.instance_of_unexplained(device), instance) {
                 lines.extend(unexplained.into_iter().flat_map(|bytes| layout.unexplained(bytes)));
             }
         }
@@ -93,21 +92,21 @@ impl View<'_> {
 
     /// Returns the MIG device of a user, if the driver reports it. A suspect for unexplained memory
     /// is shown with that memory.
-    fn place_of<'d>(
+    fn instance_of<'d>(
         &self,
         device: &'d DeviceState,
         user: &User,
         finding: Option<FindingKind>,
-    ) -> Option<&'d MigInstance> {
+    ) -> Option<&'d Partition> {
         if user.listed == Ok(false) && finding == Some(FindingKind::Ghost) {
-            return self.place_of_unexplained(device);
+            return self.instance_of_unexplained(device);
         }
-        place(device, user.gpu_instance?, user.compute_instance)
+        device.partition(user.gpu_instance, user.compute_instance)
     }
 
     /// Returns the MIG device that has the unexplained memory.
-    fn place_of_unexplained<'d>(&self, device: &'d DeviceState) -> Option<&'d MigInstance> {
-        place(device, self.usage.unexplained_in(device.id())?, None)
+    fn instance_of_unexplained<'d>(&self, device: &'d DeviceState) -> Option<&'d Partition> {
+        device.partition(self.usage.unexplained_in(device.id()), None)
     }
 
     fn is_free(&self, device: &DeviceState) -> bool {
@@ -125,20 +124,10 @@ impl View<'_> {
 }
 
 /// Returns the MIG devices of a device, and then `None` for the device itself.
-fn places(device: &DeviceState) -> impl Iterator<Item = Option<&MigInstance>> {
-    device.mig.iter().flatten().map(Some).chain([None])
+fn instances(device: &DeviceState) -> impl Iterator<Item = Option<&Partition>> {
+    device.partitions.iter().flatten().map(Some).chain([None])
 }
 
-/// Returns the MIG device of a GPU instance and a compute instance, or the only one of the GPU
-/// instance if the compute instance is unknown.
-fn place(device: &DeviceState, gpu: u32, compute: Option<u32>) -> Option<&MigInstance> {
-    let is_here = |mig: &&MigInstance| {
-        mig.gpu_instance == Some(gpu) && (compute.is_none() || mig.compute_instance == compute)
-    };
-    let mut here = device.mig.iter().flatten().filter(is_here);
-    here.next().filter(|_| here.next().is_none())
-}
-
-fn same(one: Option<&MigInstance>, other: Option<&MigInstance>) -> bool {
+fn same(one: Option<&Partition>, other: Option<&Partition>) -> bool {
     one.map(|mig| mig.index) == other.map(|mig| mig.index)
 }

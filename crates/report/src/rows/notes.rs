@@ -1,18 +1,22 @@
-//! The notes below the rows: the findings with the command that explains them, and the processes
-//! that have a device open and use none of its memory.
+//! The notes below the rows: the findings with the command that explains them, the processes that
+//! have a device open and use none of its memory, and the devices that programs here see.
 
 use super::View;
 use crate::text::{Line, Tone, flowed, packed, wrapped};
 use crate::wording;
 use gpu_core::DeviceId;
+use gpu_core::visible::SeenList;
 
 impl View<'_> {
-    /// Returns the notes below the rows: the findings, and the processes that have a device open
-    /// and use none of its memory. Commands have `room` columns, and text is wrapped to `width`.
+    /// Returns the notes below the rows: the findings, the processes that have a device open and
+    /// use none of its memory, and the devices that programs started here see. Commands have `room` columns, and text is wrapped to `width`.
     pub fn notes(&self, doctor: &str, room: usize, width: usize) -> Vec<Line> {
         let mut lines = self.next_commands(doctor, room);
         if let Some(who) = self.bystanders() {
             lines.extend(flowed(Line::new().dim("also open in: "), &who, width));
+        }
+        for list in self.seen.iter().flat_map(|seen| &seen.lists) {
+            lines.extend(flowed(Line::new().dim("visible here: "), &visible(list), width));
         }
         lines
     }
@@ -48,13 +52,13 @@ impl View<'_> {
                 format!("{word} {}: ", wording::ranges(&indexes))
             };
             let what = format!("{}.", whats.join(", "));
-            let mut told = wrapped(Line::new().plain(head), Tone::Plain, &what, room);
+            let mut wrapped_lines = wrapped(Line::new().plain(head), Tone::Plain, &what, room);
             let gpu = indexes.first().map_or(String::new(), |index| format!(" --gpu {index}"));
             let command = Line::new().accent(format!("{doctor}{gpu}"));
             // On one line, so that it can be copied.
-            let last = told.pop().unwrap_or_default();
-            told.extend(packed(Line::new(), [last, command], "   ", 4, room));
-            lines.extend(told);
+            let last = wrapped_lines.pop().unwrap_or_default();
+            wrapped_lines.extend(packed(Line::new(), [last, command], "   ", 4, room));
+            lines.extend(wrapped_lines);
         }
         if possible > 0 {
             lines.push(Line::new().dim(wording::possible(possible, doctor)));
@@ -83,5 +87,23 @@ impl View<'_> {
         });
         let who: Vec<String> = who.collect();
         (!who.is_empty()).then(|| who.join(", "))
+    }
+}
+
+/// The maximum length of a shown value of a variable.
+const VALUE: usize = 200;
+
+/// Formats `GPUs 0, 2 (CUDA_VISIBLE_DEVICES=0,2)`.
+fn visible(list: &SeenList) -> String {
+    let value: String = list.value.chars().take(VALUE).collect();
+    let by = format!("{}={value}", list.variable);
+    match list.devices.as_deref() {
+        Ok([]) => format!("no GPU ({by})"),
+        Ok([one]) => format!("GPU {one} ({by})"),
+        Ok(all) => format!("GPUs {} ({by})", wording::ranges(all)),
+        Err(error) => {
+            let why = std::error::Error::source(error).map(|why| format!(": {why}"));
+            format!("unknown ({by}){}", why.unwrap_or_default())
+        }
     }
 }

@@ -7,10 +7,11 @@ use crate::wording::claims::User as UserName;
 use gpu_core::{
     Access, Bytes, DeviceProcess, DeviceState, FileRole, HeldFile, LeaseEntry, Snapshot, Timestamp,
 };
-use gpu_reaper::{FindingKind, User};
+use gpu_reaper::{FindingKind, Role, User};
 
 impl Layout {
-    /// Formats `    alice      21044 python train.py      71.0 GiB   98 %  3 h  idle holder`.
+    /// Formats `    alice      21044 python train.py      71.0 GiB   98 %  3 h  idle holder`; a display
+    /// server without a finding is marked `display`.
     pub(super) fn user(
         &self,
         snapshot: &Snapshot,
@@ -28,7 +29,11 @@ impl Layout {
         let mut line =
             cell(line.fitted(what, self.most(room)).padded_to(self.amount()), memory, 10);
         let finding = finding.map(wording::short).filter(|word| !word.is_empty());
-        let finding = finding.map(|word| Line::new().accent(word));
+        // Without a finding, a display server is named as the reason of its memory.
+        let display = (user.role == Role::Display).then(|| wording::role(user.role));
+        let finding = finding
+            .map(|word| Line::new().accent(word))
+            .or_else(|| display.map(|word| Line::new().dim(word)));
         if !self.is_wide {
             return packed(Line::new(), [line].into_iter().chain(finding), "  ", 15, self.columns);
         }

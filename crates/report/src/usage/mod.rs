@@ -102,16 +102,16 @@ pub struct Machines(Vec<(Origin, Option<String>)>);
 
 impl Machines {
     /// Adds the machine of a sample.
-    pub fn add(&mut self, look: &Snapshot) {
+    pub fn add(&mut self, snapshot: &Snapshot) {
         // A hostname that could not be read does not mean another machine.
-        let last = self.0.last().filter(|(origin, _)| *origin == look.origin);
-        let hostname = look.hostname.as_ref().ok().or(last.and_then(|last| last.1.as_ref()));
+        let last = self.0.last().filter(|(origin, _)| *origin == snapshot.origin);
+        let hostname = snapshot.hostname.as_ref().ok().or(last.and_then(|last| last.1.as_ref()));
         let hostname = hostname.cloned();
         let is_it =
-            |known: &(Origin, Option<String>)| known.0 == look.origin && known.1 == hostname;
+            |known: &(Origin, Option<String>)| known.0 == snapshot.origin && known.1 == hostname;
         if !self.0.last().is_some_and(is_it) {
             self.0.retain(|known| !is_it(known));
-            self.0.push((look.origin.clone(), hostname.clone()));
+            self.0.push((snapshot.origin.clone(), hostname.clone()));
         }
     }
 
@@ -149,8 +149,8 @@ pub fn gap(step: Duration, requested: Option<Duration>) -> Result<Duration> {
     if gap >= least {
         return Ok(gap);
     }
-    let why = "--gap is shorter than twice --step (default: 10s), and samples lie that far apart; \
-               --step 0 uses each sample";
+    let why = "--gap is shorter than twice --step (default: 10s), so some intervals would not \
+               count; --step 0 uses each sample";
     Err(Error::new(ErrorKind::Invalid, "select samples").with_source(why))
 }
 
@@ -236,7 +236,7 @@ impl<'a> Usage<'a> {
 
     /// Returns the watched part of the time: `23 h 10 min watched in 83,400 samples`.
     pub(crate) fn extent(&self) -> String {
-        let samples = count(self.accounts.looks(), "sample", "samples");
+        let samples = count(self.accounts.snapshot_count(), "sample", "samples");
         let gpus = count(self.accounts.gpus().len(), "GPU", "GPUs");
         format!("{gpus}, {} watched in {samples}", span(self.accounts.watched()))
     }
@@ -260,7 +260,7 @@ impl<'a> Usage<'a> {
             let longest = longest.unwrap_or_default();
             notes.push(format!("{what} of {} not watched{longest}", span(gaps.time)));
             if self.accounts.watched().is_zero() {
-                notes.push("nothing is counted: no interval is shorter than --gap".to_owned());
+                notes.push("no usage is counted: no interval is shorter than --gap".to_owned());
             }
         }
         if gaps.set_back > 0 {
@@ -272,15 +272,16 @@ impl<'a> Usage<'a> {
         let unmeasured: Duration = self.accounts.gpus().iter().map(|gpu| gpu.unmeasured).sum();
         if !unmeasured.is_zero() {
             let time = hours(unmeasured, unmeasured);
-            notes
-                .push(format!("{time} GPU-hours held without a utilisation: their use is unknown"));
+            notes.push(format!(
+                "{time} GPU-hours held without utilisation data: their use is unknown"
+            ));
         }
         let whole = self.accounts.watched();
         let blind = |gpu: &gpu_accounting::GpuAccount| whole.saturating_sub(gpu.observed);
         let blind: Duration = self.accounts.gpus().iter().map(blind).sum();
         if !blind.is_zero() {
             let time = hours(blind, blind);
-            notes.push(format!("{time} GPU-hours without a list of processes: not booked"));
+            notes.push(format!("{time} GPU-hours without a process list: not counted"));
         }
         notes.extend(self.damage.iter().map(|what| gpu_core::clean(what).into_owned()));
         notes
@@ -374,14 +375,14 @@ mod tests {
 
     #[test]
     fn machines_of_all_samples_are_named() {
-        let look = |origin: Origin, hostname: &str| Snapshot {
+        let snapshot = |origin: Origin, hostname: &str| Snapshot {
             hostname: Ok(hostname.to_owned()),
             ..Snapshot::empty(origin, Timestamp(0))
         };
         let labbox = || Origin::Simulated("labbox".to_owned());
         let mut machines = Machines::default();
-        let (a, b) = (look(Origin::Live, "a"), look(Origin::Live, "b"));
-        for seen in [&a, &b, &look(labbox(), "b"), &a, &a] {
+        let (a, b) = (snapshot(Origin::Live, "a"), snapshot(Origin::Live, "b"));
+        for seen in [&a, &b, &snapshot(labbox(), "b"), &a, &a] {
             machines.add(seen);
         }
         let others = vec!["b".to_owned(), "simulated machine labbox".to_owned()];

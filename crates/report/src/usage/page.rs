@@ -54,8 +54,8 @@ impl Usage<'_> {
              <meta name=\"viewport\" content=\"width=device-width\"/>\n\
              <title>GPU usage: {title}</title>\n<style>\n{STYLE}"
         );
-        for (place, colour) in SHADES.iter().enumerate() {
-            let _ = writeln!(page, ".c{place}{{fill:{colour};background:{colour}}}");
+        for (index, colour) in SHADES.iter().enumerate() {
+            let _ = writeln!(page, ".c{index}{{fill:{colour};background:{colour}}}");
         }
         let extent = escape_markup(&self.extent(), 300);
         let _ = write!(
@@ -83,7 +83,7 @@ impl Usage<'_> {
     fn pictures(&self, page: &mut String) {
         let shades = picture::shades(self);
         if shades.is_empty() {
-            page.push_str("<p>Nobody held a GPU in this time.</p>\n");
+            page.push_str("<p>No user held a GPU in this period.</p>\n");
             return;
         }
         let _ = write!(
@@ -164,11 +164,12 @@ fn legend<'a>(items: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
 }
 
 const DEFINITIONS: &str = "<h2>What the columns mean</h2>\n<ul class=\"dim\">\n\
-<li>held: GPU-hours with memory on a GPU. Who shares a GPU holds it in proportion to the memory, so \
-that no hour counts twice.</li>\n\
-<li>used: GPU-hours in which kernels ran, as the driver samples it.</li>\n\
+<li>held: GPU-hours with memory on a GPU. Users who share a GPU each hold it in proportion to \
+                           their memory, so that no hour counts twice.</li>\n\
+<li>used: GPU-hours in which kernels ran, as sampled by the driver.</li>\n\
 <li>idle: the part of the held hours without compute.</li>\n\
-<li>peak: the most memory at once.</li>\n\
-<li>energy: that of the GPU by the time used; the rest, such as idle power, is not attributed.</li>\n\
-<li>nobody listed: memory in use that no process listed by the driver accounts for.</li>\n\
+<li>peak: the most memory held at any time.</li>\n\
+<li>energy: the energy of the GPU, in proportion to the time used; the rest, such as idle power, \
+                           is not attributed.</li>\n\
+<li>unlisted: memory in use that no listed process accounts for.</li>\n\
 </ul>\n";

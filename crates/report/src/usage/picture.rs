@@ -38,19 +38,19 @@ pub(super) fn shades(usage: &Usage<'_>) -> Vec<Shade> {
     let owners = usage.accounts.owners();
     let mut held: Vec<(usize, Duration)> =
         usage.accounts.users().map(|(_, amounts)| amounts.held).enumerate().collect();
-    held.sort_by_key(|(place, held)| (owners[*place] == Owner::Unlisted, std::cmp::Reverse(*held)));
+    held.sort_by_key(|(index, held)| (owners[*index] == Owner::Unlisted, std::cmp::Reverse(*held)));
     let mut shades: Vec<Shade> = Vec::new();
-    for (place, _) in held {
+    for (index, _) in held {
         let is_full = shades.len() > COLOURS;
         match shades.last_mut().filter(|_| is_full) {
             Some(others) => {
                 others.name = "others".to_owned();
-                others.owners.push(place);
+                others.owners.push(index);
             }
             None => shades.push(Shade {
-                name: owners[place].to_string(),
+                name: owners[index].to_string(),
                 class: format!("c{}", shades.len()),
-                owners: vec![place],
+                owners: vec![index],
             }),
         }
     }
@@ -89,7 +89,7 @@ fn over_time(
     let (step, most) = scale(most);
     let (wide, high) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
     let buckets = usage.accounts.series().buckets();
-    let x = |place: usize| LEFT + wide * place as f64 / buckets.len().max(1) as f64;
+    let x = |index: usize| LEFT + wide * index as f64 / buckets.len().max(1) as f64;
     let y = |value: f64| TOP + high * (1.0 - (value / most).min(1.0));
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n<title>{}</title>\n",
@@ -108,8 +108,8 @@ fn over_time(
         );
         level += step;
     }
-    for (place, text) in ticks(usage) {
-        let at = LEFT + wide * place;
+    for (share, text) in ticks(usage) {
+        let at = LEFT + wide * share;
         // A centred label at the right end would exceed the picture.
         let (at, anchor) = if at + LABEL / 2.0 > WIDTH { (WIDTH, "end") } else { (at, "mid") };
         let _ = writeln!(
@@ -124,10 +124,10 @@ fn over_time(
         let mut path = String::new();
         for run in runs(buckets) {
             let mut back = Vec::new();
-            for place in run {
-                let base = below[place];
-                below[place] += value(&buckets[place], shade);
-                let (left, right, top) = (x(place), x(place + 1), y(below[place]));
+            for index in run {
+                let base = below[index];
+                below[index] += value(&buckets[index], shade);
+                let (left, right, top) = (x(index), x(index + 1), y(below[index]));
                 let start = if back.is_empty() { 'M' } else { 'L' };
                 let _ = write!(path, "{start}{left:.1} {top:.1}H{right:.1}");
                 back.push((left, right, y(base)));
@@ -148,11 +148,11 @@ fn over_time(
 /// Returns the parts of the time that were watched without a gap.
 fn runs(buckets: &[Bucket]) -> Vec<std::ops::Range<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
-    for (place, bucket) in buckets.iter().enumerate() {
+    for (index, bucket) in buckets.iter().enumerate() {
         match runs.last_mut() {
             _ if bucket.watched.is_zero() => {}
-            Some(run) if run.end == place => run.end += 1,
-            _ => runs.push(place..place + 1),
+            Some(run) if run.end == index => run.end += 1,
+            _ => runs.push(index..index + 1),
         }
     }
     runs
@@ -229,8 +229,8 @@ pub(super) fn bars(usage: &Usage<'_>) -> String {
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n\
          <title>GPU-hours held, used and idle by user</title>\n"
     );
-    for (place, row) in rows.iter().enumerate() {
-        let y = ROW * place as f64 + 2.0;
+    for (index, row) in rows.iter().enumerate() {
+        let y = ROW * index as f64 + 2.0;
         let [held, used, idle] = [row.amounts.held, row.amounts.used, row.amounts.idle]
             .map(|time| time.as_secs_f64() * scale);
         let bar = |class: &str, width: f64, inset: f64| {

@@ -49,7 +49,7 @@ pub fn gpus(indexes: &[u32]) -> String {
 /// Formats `GPUs 0 and 3`, `MIG-41a7… of GPU 0`, or both.
 pub fn named(devices: &[&DeviceId]) -> String {
     let (mig, whole): (Vec<&DeviceId>, Vec<&DeviceId>) =
-        devices.iter().partition(|id| id.uuid.as_ref().is_ok_and(DeviceUuid::is_mig));
+        devices.iter().partition(|id| id.uuid.as_ref().is_ok_and(DeviceUuid::is_partition));
     let indexes: Vec<u32> = whole.iter().map(|id| id.index).collect();
     let mut names: Vec<String> = mig
         .iter()
@@ -80,6 +80,10 @@ fn link(link: Link) -> String {
         other => other.to_string(),
     }
 }
+
+/// Why a share of memory that the host uses too is not certain.
+pub const NOT_ENFORCED: &str = "a share is not enforced: the memory is shared with the host, and \
+                                neither the driver nor cgroup limits keep other programs from it";
 
 /// Returns why a device was passed over; `limit` names the environment variable that determines the
 /// requested set, if any.
@@ -125,8 +129,11 @@ pub fn barred(bar: &Bar, user: User<'_>) -> String {
         Bar::Unfit(defect) => defect.clone(),
         Bar::UsersUnknown(absent) => format!("users unknown: {absent}"),
         Bar::NameUnknown => "no unique UUID".to_owned(),
-        Bar::MigMode => "MIG is enabled; claim a MIG device with --mig".to_owned(),
-        Bar::MigAlone => "CUDA exposes one MIG device and no other GPU to a program".to_owned(),
+        Bar::NotEnforced => NOT_ENFORCED.to_owned(),
+        Bar::Partitioned => "MIG is enabled; claim a MIG device with --mig".to_owned(),
+        Bar::PartitionAlone => {
+            "CUDA exposes one MIG device and no other GPU to a program".to_owned()
+        }
     }
 }
 
@@ -162,7 +169,7 @@ pub fn is_used_without_lease(refused: &Refused) -> bool {
 /// suitable. `limit` is as in [`reasons`]. `None` if the reasons already imply it.
 pub fn what_is_possible(refused: &Refused, could: u32, limit: Option<&str>) -> Option<String> {
     let lasting = || refused.passed().filter(|(_, why)| why.is_lasting());
-    if lasting().any(|(_, why)| *why == Passed::Barred(Bar::MigAlone)) {
+    if lasting().any(|(_, why)| *why == Passed::Barred(Bar::PartitionAlone)) {
         return Some("a claim gets one MIG device: -n 1".to_owned());
     }
     if could > 0 {
@@ -258,12 +265,12 @@ impl Notices {
 
 /// Formats `; waited 2:00, 1st in the queue`, for a line that is printed again.
 pub fn waited(waiting: &Waiting<'_>) -> String {
-    let place = match waiting.ahead.count {
+    let position = match waiting.ahead.count {
         0 => ", 1st in the queue",
         // The line already contains it.
         _ => "",
     };
-    format!("; waited {}{place}", clock(waiting.waited))
+    format!("; waited {}{position}", clock(waiting.waited))
 }
 
 /// Formats `waiting for 2 GPUs; 2nd in the queue behind bob (1 GPU); leased by alice (4 GPUs)`.
@@ -493,10 +500,10 @@ mod tests {
 
     #[test]
     fn ordinals_have_english_endings() {
-        let places = [1, 2, 3, 4, 11, 12, 13, 21, 102, 111].map(ordinal);
+        let ordinals = [1, 2, 3, 4, 11, 12, 13, 21, 102, 111].map(ordinal);
         let written =
             ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th"];
-        assert_eq!(places, written);
+        assert_eq!(ordinals, written);
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use super::{count, devices, grouped, numbered};
 use crate::text::Line;
 use gpu_core::ErrorKind::NotRequested;
-use gpu_core::{Absent, DeviceState, Origin, Snapshot};
+use gpu_core::{Absent, DeviceState, MemoryKind, Origin, Snapshot};
 use gpu_reaper::{Diagnosis, Finding, OldMessages, Sign};
 
 /// Names the subject of a finding: its GPUs, or an NVSwitch.
 pub fn subject(snapshot: &Snapshot, finding: &Finding) -> String {
-    let of_switch = |finding: &Finding| finding.evidence.iter().any(|e| e.sign == Sign::SXid);
+    let of_switch =
+        |finding: &Finding| finding.evidence.iter().any(|e| e.sign == Sign::SwitchError);
     match finding.devices.is_empty() && of_switch(finding) {
         true => "an NVSwitch".to_owned(),
         false => devices(snapshot, &finding.devices),
@@ -40,12 +41,58 @@ pub fn left_out(snapshot: &Snapshot) -> Vec<String> {
         snapshot.devices.iter().filter(is_impossible).map(|device| device.id().index).collect();
     let impossible = (!impossible.is_empty()).then(|| {
         format!(
-            "{}: the figure of the used memory is impossible, as it exceeds what is installed: \
-             the driver or a library between (such as HAMi-core) miscounts, and memory is not judged",
+            "{}: the reported memory use exceeds the installed memory: the driver or a library in \
+             between (such as HAMi-core) miscounts, so memory is not diagnosed",
             numbered(&impossible)
         )
     });
-    old.into_iter().chain(impossible).collect()
+    old.into_iter().chain(impossible).chain(unmeasured(snapshot)).collect()
+}
+
+/// Returns why memory without a listed process is not known to be in use or free, for the devices
+/// where it cannot be measured, by reason.
+pub(super) fn unmeasured(snapshot: &Snapshot) -> Vec<String> {
+    let mut by_reason: Vec<(&str, Vec<u32>)> = Vec::new();
+    for device in &snapshot.devices {
+        let Some(reason) = why_unmeasured(device) else { continue };
+        let index = device.id().index;
+        match by_reason.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, indexes)) => indexes.push(index),
+            None => by_reason.push((reason, vec![index])),
+        }
+    }
+    let text = |(reason, indexes): (&str, Vec<u32>)| {
+        let gpus = numbered(&indexes);
+        format!("{gpus}: memory of unlisted processes was not measured, so it is unknown: {reason}")
+    };
+    by_reason.into_iter().map(text).collect()
+}
+
+/// Returns why the memory of unlisted processes cannot be measured on a device that answers; `None`
+/// if it was measured, or if a fault explains that it was not.
+pub(super) fn why_unmeasured(device: &DeviceState) -> Option<&'static str> {
+    if device.sample.is_err() || device.memory_unlisted().is_some() {
+        return None;
+    }
+    Some(match device.memory_source().kind {
+        MemoryKind::Host => "the GPU uses the host's memory, and the driver reports no figure",
+        MemoryKind::CarveOut => {
+            "the GPU uses the host's memory, and the driver's figures cover only a small part"
+        }
+        MemoryKind::NumaNode(_) => {
+            "the driver's figure includes page cache and programs of the host, and the meminfo of \
+             the GPU's NUMA node was not read"
+        }
+        MemoryKind::VirtualGpu => {
+            "a virtual GPU shows memory of the host's driver and of its own as used"
+        }
+        MemoryKind::Wddm => "Windows shares the GPU, and reports no memory per process",
+        MemoryKind::Dedicated if device.processes.is_ok() && device.memory_listed().is_none() => {
+            "the driver does not report the memory of each process"
+        }
+        // The notes say so elsewhere.
+        MemoryKind::Dedicated => return None,
+    })
 }
 
 /// Returns the notes below a diagnosis: what it leaves out, and why the kernel log is missing.
@@ -72,10 +119,13 @@ pub fn summary(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Line {
         let are = if hidden == 1 { "process is" } else { "processes are" };
         let remedy = if snapshot.is_root == Ok(true) { "" } else { " (try sudo)" };
         return Line::new().plain(match hidden {
+            0 if !unmeasured(snapshot).is_empty() => {
+                "No problems found in what was measured.".to_owned()
+            }
             0 => "No problems found.".to_owned(),
             hidden => {
                 let hidden = grouped(hidden);
-                format!("No problems found in what you may read; {hidden} {are} hidden{remedy}.")
+                format!("No problems found in what you can read; {hidden} {are} hidden{remedy}.")
             }
         });
     }

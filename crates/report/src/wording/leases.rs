@@ -1,11 +1,11 @@
 //! The words for leases and waiting claims.
 
-use super::claims::{User, asked, ordinal, reasons};
+use super::claims::{User, asked, named, ordinal, reasons};
 use super::reap::Paragraph;
 use super::{age, count, ranges};
 use crate::text::{Align, Line, Table};
-use gpu_core::{DeviceUuid, LeaseEntry, Timestamp};
-use gpu_steward::{Listed, Listing, Queued};
+use gpu_core::{DeviceId, DeviceUuid, LeaseEntry, Timestamp};
+use gpu_steward::{LeaseKeepers, Listed, Listing, Queued};
 use std::collections::BTreeSet;
 
 /// The columns of the table. A narrow terminal omits those in [`LEFT_OUT`].
@@ -25,8 +25,8 @@ const DEVICES: usize = 32;
 /// Describes leases and waiting claims within `width` columns; empty if there are none. `user`
 /// returns the name of a user by UID.
 pub fn listing(listing: &Listing, width: usize, user: User<'_>) -> Vec<Paragraph> {
-    let now = listing.scene.snapshot.taken_at;
-    let mut told: Vec<Paragraph> = Vec::new();
+    let now = listing.context.snapshot.taken_at;
+    let mut paragraphs: Vec<Paragraph> = Vec::new();
     if !listing.leases.is_empty() {
         let shown = |column: usize| !(width < NARROW && LEFT_OUT.contains(&column));
         let columns: Vec<_> = (0..).zip(COLUMNS).filter(|(column, _)| shown(*column)).collect();
@@ -36,18 +36,40 @@ pub fn listing(listing: &Listing, width: usize, user: User<'_>) -> Vec<Paragraph
             let cells = (0..).zip(row(leased, now, user)).filter(|(column, _)| shown(*column));
             table.row(cells.map(|(_, cell)| cell));
         }
-        told.extend(table.lines(width).into_iter().map(Paragraph::from));
+        paragraphs.extend(table.lines(width).into_iter().map(Paragraph::from));
     }
     if !listing.queue.is_empty() {
         if !listing.leases.is_empty() {
-            told.push(Paragraph::default());
+            paragraphs.push(Paragraph::default());
         }
         let waiting = count(listing.queue.len(), "claim", "claims");
-        told.push(Line::new().plain(format_args!("{waiting} waiting")).into());
-        told.extend(listing.queue.iter().map(|queued| waits(queued, now, user).cut(width).into()));
-        told.extend(lacking(&listing.queue, user));
+        paragraphs.push(Line::new().plain(format_args!("{waiting} waiting")).into());
+        paragraphs
+            .extend(listing.queue.iter().map(|queued| waits(queued, now, user).cut(width).into()));
+        paragraphs.extend(lacking(&listing.queue, user));
     }
-    told
+    paragraphs
+}
+
+/// Returns a line for each lease that its user can release, with its devices and the command, after
+/// an empty line. `dir` is the option that selects the lease directory.
+pub fn to_release(listing: &Listing, keepers: &[LeaseKeepers], dir: &str) -> Vec<Line> {
+    let held = listing.leases.iter().zip(keepers);
+    let held = held.filter(|(_, keepers)| matches!(keepers, LeaseKeepers::Holders(_)));
+    let lines = held.map(|(Listed { entry, devices, .. }, _)| {
+        let seen = devices.iter().filter_map(|(_, id)| id.as_ref());
+        let mut seen: Vec<&DeviceId> = seen.collect();
+        seen.sort_unstable_by_key(|id| id.index);
+        let named = match seen[..] {
+            [] => count(devices.len(), "GPU not visible here", "GPUs not visible here"),
+            _ => named(&seen),
+        };
+        let line = Line::new().plain(format_args!("{named}: held by your claim.   "));
+        line.accent(format_args!("gpuws claim --release {}{dir}", entry.id))
+    });
+    let lines: Vec<Line> = lines.collect();
+    let gap = (!lines.is_empty()).then(Line::new);
+    gap.into_iter().chain(lines).collect()
 }
 
 /// Returns why the claims wait: each reason once, with the affected claims unless it affects all.
@@ -59,17 +81,17 @@ fn lacking(queue: &[Queued], user: User<'_>) -> Vec<Paragraph> {
         waiting += 1;
         for reason in reasons(lacks.passed(), user, None) {
             match by_reason.iter_mut().find(|(known, _)| *known == reason) {
-                Some((_, places)) => places.push(place(queued)),
-                None => by_reason.push((reason, vec![place(queued)])),
+                Some((_, claims)) => claims.push(described(queued)),
+                None => by_reason.push((reason, vec![described(queued)])),
             }
         }
     }
-    let paragraph = |(reason, places): (String, Vec<String>)| Paragraph {
+    let paragraph = |(reason, claims): (String, Vec<String>)| Paragraph {
         head: Line::new().dim("       "),
-        text: if places.len() == waiting {
+        text: if claims.len() == waiting {
             reason
         } else {
-            format!("{}: {reason}", places.join(", "))
+            format!("{}: {reason}", claims.join(", "))
         },
     };
     by_reason.into_iter().map(paragraph).collect()
@@ -117,7 +139,7 @@ fn command(entry: &LeaseEntry) -> Line {
 }
 
 /// Returns the position of a claim in the queue. A stopped claim has none, because others pass it.
-fn place(queued: &Queued) -> String {
+fn described(queued: &Queued) -> String {
     match queued.is_stopped {
         true => "stopped".to_owned(),
         false => ordinal(queued.ahead + 1),
@@ -128,7 +150,7 @@ fn place(queued: &Queued) -> String {
 fn waits(queued: &Queued, now: Timestamp, user: User<'_>) -> Line {
     let entry = &queued.entry;
     Line::new()
-        .plain(format_args!("  {}  ", place(queued)))
+        .plain(format_args!("  {}  ", described(queued)))
         .plain(user(entry.owner))
         .plain(format_args!("  {}  ", asked(&entry.claim)))
         .dim(age(now.since(entry.since)))
@@ -139,7 +161,7 @@ fn waits(queued: &Queued, now: Timestamp, user: User<'_>) -> Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{Claim, DeviceId, LeaseId, Pid, ProcessKey};
+    use gpu_core::{Claim, LeaseId, Pid, ProcessKey};
     use gpu_placement::{Bar, Passed, Refusal};
     use gpu_steward::Refused;
 

@@ -1,6 +1,7 @@
 //! The words for enums and devices, as the command line prints them.
 
 pub mod claims;
+pub mod demo;
 pub mod doctor;
 mod figures;
 #[cfg(feature = "memory-trace")]
@@ -41,6 +42,7 @@ pub fn kind(kind: FindingKind) -> &'static str {
         FindingKind::Orphan => "orphan",
         FindingKind::Hoarder => "idle holder",
         FindingKind::MemoryGrowth => "memory growth",
+        FindingKind::HostBound => "waits for the host",
         FindingKind::DeviceFault => "device fault",
         FindingKind::MemoryErrors => "memory errors",
         FindingKind::NvLinkDown => "NVLink down",
@@ -65,6 +67,7 @@ pub fn short(kind: FindingKind) -> &'static str {
         FindingKind::Orphan => "orphan",
         FindingKind::Hoarder => "idle holder",
         FindingKind::MemoryGrowth => "grows",
+        FindingKind::HostBound => "waits",
         FindingKind::DriverLeak
         | FindingKind::NotPermitted
         | FindingKind::ForeignNamespace
@@ -86,7 +89,7 @@ pub fn short(kind: FindingKind) -> &'static str {
 pub fn finding(finding: &Finding) -> String {
     match (finding.kind, finding.memory) {
         (FindingKind::NotPermitted, Some(bytes)) => {
-            format!("{} you may not inspect", memory(bytes))
+            format!("{} that you may not inspect", memory(bytes))
         }
         (kind, Some(bytes)) => format!("{} {}", self::kind(kind), memory(bytes)),
         (kind, None) => self::kind(kind).to_owned(),
@@ -180,6 +183,15 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             "TF_FORCE_GPU_ALLOW_GROWTH=true".to_owned(),
             "for TensorFlow: allocates memory on demand",
         ),
+        Advice::UseDevices(count) => (
+            format!("torchrun --nproc-per-node {count} …"),
+            "or tf.distribute.MirroredStrategy: if the job is to use all of these GPUs",
+        ),
+        Advice::FeedDevices => (
+            "DataLoader(…, num_workers=8, pin_memory=True, prefetch_factor=4)".to_owned(),
+            "or dataset.map(…, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE): \
+             prepares data while the GPU computes; a larger batch also needs fewer kernels",
+        ),
         Advice::ResetDevice(index) => (
             format!("gpuws {sim}reset {index}"),
             "shows what blocks a reset and what it costs; add --yes to reset",
@@ -197,7 +209,7 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             "shows the reason; if a reboot does not help, the card is faulty",
         ),
         Advice::ReadProgramError => {
-            (KERNEL_LOG.to_owned(), "names the process; look for the error in its program first")
+            (KERNEL_LOG.to_owned(), "names the process; check its program for the error first")
         }
         Advice::WaitOrReboot => (
             "sudo dmesg | tail -40".to_owned(),
@@ -205,27 +217,28 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
         ),
         Advice::Reboot => (
             "sudo reboot".to_owned(),
-            "once the work on this machine has ended: the driver asks for it",
+            "once the work on this machine has ended: the driver requests it",
         ),
         Advice::EndPeerWork(index) => (
             format!("gpuws {sim}status -i {index}"),
-            "end what uses it together with other GPUs; reset it if the driver still asks then",
+            "end the processes that use it together with other GPUs; reset it if the driver still \
+             requests it",
         ),
         Advice::ReadRecoveryAction(index) => {
-            (format!("nvidia-smi -q -i {index}"), "names the recovery action; do as it says")
+            (format!("nvidia-smi -q -i {index}"), "names the recovery action; follow it")
         }
         Advice::StopService(pid) => (
             format!("systemctl status {pid}"),
             "shows its service; stop that (gpuws never signals it)",
         ),
         Advice::StopUnit { unit, user } => {
-            let whose = user.as_ref().map_or(String::new(), |user| {
+            let option = user.as_ref().map_or(String::new(), |user| {
                 format!("--user -M {} ", shell_word(&format!("{user}@")))
             });
-            (format!("sudo systemctl {whose}stop -- {}", shell_word(unit)), "stops the service")
+            (format!("sudo systemctl {option}stop -- {}", shell_word(unit)), "stops the service")
         }
         Advice::AskOwner(index) => {
-            (format!("gpuws {sim}status -i {index}"), "it computes: ask its owner to stop it")
+            (format!("gpuws {sim}status -i {index}"), "it is computing: ask its owner to stop it")
         }
         Advice::CancelJob(id) => {
             (format!("scancel -- {}", shell_word(id)), "cancels the Slurm job")
@@ -241,7 +254,7 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
                     NS:metadata.namespace,NAME:metadata.name,UID:metadata.uid | grep {}",
                 shell_word(uid)
             ),
-            "shows the name of the pod; delete it by that",
+            "shows the name of the pod; delete it by name",
         ),
         Advice::DeleteNamedPod { namespace, name } => (
             format!("kubectl delete pod -n {} -- {}", shell_word(namespace), shell_word(name)),
@@ -276,12 +289,12 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
         ),
         Advice::CheckFabricManager => (
             "systemctl status nvidia-fabricmanager".to_owned(),
-            "must run, in the version of the driver",
+            "must be running, in the driver's version",
         ),
         Advice::ResetFabric => (
             "sudo nvidia-smi -r".to_owned(),
-            "resets all GPUs and NVSwitches together, once no process uses them; else reboot; if \
-             it returns, have the switch and its links examined",
+            "resets all GPUs and NVSwitches together, once no process uses them; otherwise \
+             reboot; if it returns, have the switch and its links examined",
         ),
         Advice::ReadLinkErrors => (
             "nvidia-smi nvlink -e".to_owned(),
@@ -304,7 +317,7 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
 /// busy.
 pub fn busy_alone(device: &DeviceState) -> Option<String> {
     let share = gpu_reaper::busy_alone(device)?;
-    Some(format!("{share} busy, and no process uses it"))
+    Some(format!("{share} busy, but no process uses it"))
 }
 
 /// Returns the product name of these devices, if it is the same.
@@ -323,7 +336,14 @@ pub fn devices(snapshot: &Snapshot, ids: &[DeviceId]) -> String {
     if ids.is_empty() {
         return "a GPU that is not listed".to_owned();
     }
-    let name = product_of(snapshot, ids).map_or(String::new(), |name| format!(" {name}"));
+    let name = product_of(snapshot, ids);
+    // A failure text names a device by its address; its index is that of the text's order.
+    if let (gpu_core::Origin::Pasted, None, [DeviceId { bus: Ok(bus), .. }]) =
+        (&snapshot.origin, &name, ids)
+    {
+        return format!("GPU {bus}");
+    }
+    let name = name.map_or(String::new(), |name| format!(" {name}"));
     let indexes: Vec<u32> = ids.iter().map(|id| id.index).collect();
     format!("{}{name}", numbered(&indexes))
 }
@@ -436,7 +456,7 @@ mod tests {
     #[test]
     fn unknown_device_users_are_reported_with_reason() {
         let device = |index, kind: Option<ErrorKind>| {
-            let fault = Error::new(kind.unwrap_or(ErrorKind::Io), format!("ask GPU {index}"));
+            let fault = Error::new(kind.unwrap_or(ErrorKind::Io), format!("query GPU {index}"));
             let info = DeviceInfo::unknown(DeviceId::from_index(index));
             let state = DeviceState::unanswered(info, Groups::NONE, &fault.fault());
             let processes = kind.map_or_else(|| Ok(Vec::new()), |_| Err(fault.fault()));
@@ -448,8 +468,8 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "GPUs 1, 3: users of them unknown: failed to ask GPU 1",
-                "GPU 2: users of it unknown: failed to ask GPU 2",
+                "GPUs 1, 3: users of them unknown: failed to query GPU 1",
+                "GPU 2: users of it unknown: failed to query GPU 2",
             ]
         );
     }

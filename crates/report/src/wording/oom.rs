@@ -86,7 +86,7 @@ impl<'a> Group<'a> {
     }
 
     /// Formats `line 7, printed 3 times`, or `lines 7–40`.
-    pub fn place(&self) -> String {
+    pub fn position(&self) -> String {
         let lines = || self.messages.iter().map(|(event, _)| event.line);
         match (lines().min(), lines().max(), self.messages[0].0.times) {
             (Some(first), Some(last), _) if first < last => format!("lines {first}–{last}"),
@@ -97,10 +97,10 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Returns the introduction of the figures of one rank: `GPU 3 is shortest:`.
+    /// Returns the introduction of the figures of one rank: `GPU 3 lacks the most:`.
     pub fn introduction(&self) -> Option<String> {
         let gpu = self.worst().0.gpu.filter(|_| self.messages.len() > 1)?;
-        Some(format!("GPU {gpu} is shortest:"))
+        Some(format!("GPU {gpu} lacks the most:"))
     }
 }
 
@@ -116,7 +116,7 @@ pub fn name(event: &Event) -> String {
         None | Some("cuda") => String::new(),
         Some("mps") => " on Metal".to_owned(),
         Some("vulkan") => " on Vulkan".to_owned(),
-        Some("cpu") => ", memory of the host".to_owned(),
+        Some("cpu") => ", host memory".to_owned(),
         Some(backend) => format!(" on {}", backend.to_uppercase()),
     };
     let name = match (event.framework, event.wording) {

@@ -3,12 +3,14 @@
 //! A text shows an effect more often than its cause. If it does not give the cause, the meaning
 //! says so, and the first step finds the cause.
 
+use super::place::short_names;
 use super::reap::Paragraph;
 use super::{FUSER, KERNEL_LOG};
 use crate::fault::{brief, remedy};
-use crate::text::Line;
+use crate::text::{Line, flowed};
 use gpu_core::{ErrorKind, MachineFault, Snapshot};
-use gpu_text::ErrorCode;
+use gpu_text::{Document, ErrorCode, ReportedFailure};
+use std::collections::BTreeMap;
 
 /// The meaning of a failure, and the commands to run, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,23 @@ pub(crate) struct PastedFailure {
 const ALL_OUTPUT: &str =
     "(nvidia-smi; sudo fuser -v /dev/nvidia*; sudo dmesg | grep -i -e NVRM -e Xid) 2>&1";
 
+/// Counts the operations on each device in the logs of placements: `placed: 6 operations: 2 on
+/// CPU:0, 4 on GPU:0`, wrapped to `width`; without lines if there is no such log.
+pub fn placed(documents: &[Document], width: usize) -> Vec<Line> {
+    let mut on: BTreeMap<&str, usize> = BTreeMap::new();
+    for placement in documents.iter().flat_map(|document| &document.placements) {
+        *on.entry(&placement.device).or_default() += 1;
+    }
+    if on.is_empty() {
+        return Vec::new();
+    }
+    let names = short_names(on.keys().copied());
+    let each = names.iter().zip(on.values()).map(|(device, count)| format!("{count} on {device}"));
+    let all = super::count(on.values().sum(), "operation", "operations");
+    let text = format!("{all}: {}", each.collect::<Vec<_>>().join(", "));
+    flowed(Line::new().dim("placed: "), &text, width)
+}
+
 /// Returns the meaning of a failure in a pasted text, and the commands to run; `None` for a failure
 /// of the whole driver, which is reported as a fault.
 pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
@@ -34,14 +53,14 @@ pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
         | ErrorCode::NotPermitted => return None,
         ErrorCode::DeviceHandle => (
             "the driver cannot reach a GPU: it has fallen off the bus or requires a reset",
-            &[(KERNEL_LOG, "shows which, and since when")],
+            &[(KERNEL_LOG, "shows which one, and since when")],
         ),
         ErrorCode::ResetRefused => (
             "a reset was refused because a process, perhaps a monitor, has the device open",
             &[(FUSER, "names it")],
         ),
         ErrorCode::MigPending => (
-            "a change of the MIG mode is pending: it takes effect after a reset",
+            "a MIG mode change is pending: it takes effect after a reset",
             &[(FUSER, "names the processes that prevent it")],
         ),
         ErrorCode::NvlinksInactive => (
@@ -49,10 +68,10 @@ pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
             &[("nvidia-smi nvlink --status", "shows the state of each")],
         ),
         ErrorCode::Blocked => (
-            "the operating system blocks the GPU. Under WSL 2, the Windows driver or WSL itself is \
-             too old for the other, a Linux driver was installed inside WSL, or the Windows host \
-             gives its virtual machines no GPU; elsewhere, a container or job may not open the \
-             devices. The text does not say which",
+            "the operating system blocks the GPU. Under WSL 2, the Windows driver and WSL do not \
+             match, a Linux driver was installed inside WSL, or the Windows host gives its \
+             virtual machines no GPU; elsewhere, a container or job lacks access to the devices. \
+             The text does not say which",
             &[
                 ("uname -r", "names microsoft under WSL"),
                 (
@@ -64,11 +83,11 @@ pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
             ],
         ),
         ErrorCode::LostAccess => (
-            "NVML starts and then fails with an unknown error. Most often a container has lost the \
-             right to open its devices: systemd reloaded its units (daemon-reload) and wrote the \
-             device rules of the cgroup anew. The text alone does not prove it",
+            "NVML starts and then fails with an unknown error. Most often a container has lost \
+             access to its devices: systemd reloaded its units (daemon-reload) and rewrote the \
+             device rules of the cgroup. The text alone does not prove it",
             &[
-                ("nvidia-smi -L", "on the host: if it works there, it is the container"),
+                ("nvidia-smi -L", "on the host: if it works there, the container is the cause"),
                 ("docker restart CONTAINER", "gives it the devices again, until the next reload"),
                 (
                     "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
@@ -79,14 +98,14 @@ pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
             ],
         ),
         ErrorCode::ContainerRuntime => (
-            "the container runtime cannot give the container its GPUs, which NVIDIA Container \
-             Toolkit does for it; the message says at which step this fails",
+            "the container runtime cannot give the container its GPUs through NVIDIA Container \
+             Toolkit; the message names the step that fails",
             &[
                 ("nvidia-smi -L", "on the host: the driver has to work there, and list the GPUs"),
                 ("nvidia-container-cli -k -d /dev/stderr info", "prints why the toolkit fails"),
                 (
                     "sudo nvidia-ctk runtime configure --runtime=docker",
-                    "if Docker knows no such runtime or driver; then restart Docker",
+                    "if Docker does not know the runtime or driver; then restart Docker",
                 ),
                 (
                     "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
@@ -95,9 +114,9 @@ pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
             ],
         ),
         ErrorCode::DriverOutOfMemory => (
-            "the driver got no memory from the kernel: system memory ran out, which GPUs without \
-             memory of their own (GB10, Jetson) share with all programs. No program is named as the \
-             cause, and no memory of a card is missing",
+            "the driver could not allocate system memory, which GPUs without their own memory \
+             (GB10, Jetson) share with all programs. The text names no program as the cause, and \
+             GPU memory did not run out",
             &[
                 ("free -h", "compare 'available' with what the job needs; leave 16 GiB on a GB10"),
                 ("ps -eo pid,user,rss,args --sort=-rss | head", "names the largest processes"),
@@ -108,8 +127,8 @@ pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
             ],
         ),
         ErrorCode::HostMemory => (
-            "a process was ended because system memory ran out: that of its job, container or \
-             cgroup, or of the whole machine. Memory of a GPU is not what was missing",
+            "a process was killed because system memory ran out, in its job, container or cgroup \
+             or on the whole machine. GPU memory did not run out",
             &[
                 (
                     "sudo dmesg | grep -i -e oom -e 'killed process'",
@@ -117,26 +136,28 @@ pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
                 ),
                 (
                     "sacct -j JOB -o JobID,State,ReqMem,MaxRSS",
-                    "of a Slurm job: request more with --mem; fewer workers that load data take less",
+                    "for a Slurm job: request more with --mem, or use fewer data loader workers",
                 ),
-                ("kubectl describe pod POD", "of a pod: raise resources.limits.memory"),
+                ("kubectl describe pod POD", "for a pod: raise resources.limits.memory"),
             ],
         ),
         ErrorCode::MemoryNotReturned => (
-            "memory of a process that ended was not given back in time: it has not ended, or \
+            "the memory of a process was not released in time: it is still running, or \
              another process took the memory",
             &[
-                (FUSER, "names who has the GPU open"),
-                ("gpuws doctor", "says what holds the memory"),
+                (FUSER, "names the processes that have the GPU open"),
+                ("gpuws doctor", "shows what holds the memory"),
             ],
         ),
         ErrorCode::DeviceBusy => (
-            "CUDA may create no context: the GPU is in compute mode Exclusive_Process and in use, \
+            "CUDA may not create a context: the GPU is in compute mode Exclusive_Process and in \
+             use, \
              or Prohibited, or it is faulty. The text does not say which",
             &[
                 (
                     "nvidia-smi --query-gpu=index,compute_mode --format=csv",
-                    "shows the mode (E. Process in the table); sudo nvidia-smi -c DEFAULT ends it",
+                    "shows the mode (E. Process in the table); sudo nvidia-smi -c DEFAULT resets \
+                     it",
                 ),
                 (FUSER, "names the process that uses it"),
             ],
@@ -146,14 +167,14 @@ pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
              text does not say which",
             &[(
                 "nvidia-smi -L; echo \"$CUDA_VISIBLE_DEVICES\"; ls -l /dev/nvidia*",
-                "in the same shell, job or container: a GPU that is listed was hidden by the \
-                 variable; without device files the container or job got none",
+                "in the same shell, job or container: if a GPU is listed, the variable hides it; \
+                 without device files, the container or job has none",
             )],
         ),
         ErrorCode::NoSuchDevice => (
-            "a program asks for a GPU by a number that it does not have: the machine has fewer, or \
-             CUDA_VISIBLE_DEVICES numbers those that are left from 0",
-            &[("nvidia-smi -L; echo \"$CUDA_VISIBLE_DEVICES\"", "shows what there is")],
+            "a program requests a GPU number that does not exist: the machine has fewer GPUs, or \
+             CUDA_VISIBLE_DEVICES renumbers the visible ones from 0",
+            &[("nvidia-smi -L; echo \"$CUDA_VISIBLE_DEVICES\"", "shows the available GPUs")],
         ),
         ErrorCode::DriverTooOld => (
             "the driver is older than the program's CUDA version requires",
@@ -172,20 +193,20 @@ pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
             )],
         ),
         ErrorCode::MemoryAccess => (
-            "a kernel of the program accessed memory that is not its own, or failed an assertion: \
-             most often an index out of range, and no lack of memory. The process has to end",
+            "a kernel of the program made an invalid memory access or failed an assertion: most \
+             often an index out of range, not a lack of memory. The process must be restarted",
             &[
                 ("CUDA_LAUNCH_BLOCKING=1 PROGRAM", "reports the call that fails"),
                 ("compute-sanitizer PROGRAM", "names the kernel and the address"),
-                (KERNEL_LOG, "Xids 13 and 31 belong to it; others accuse the GPU"),
+                (KERNEL_LOG, "Xids 13 and 31 belong to it; others suggest a GPU fault"),
             ],
         ),
         ErrorCode::LaunchTimeout => (
-            "a kernel ran too long on a GPU with a display, and was ended",
-            &[("nvidia-smi", "shows the display (Disp.A): compute on another GPU, or without one")],
+            "a kernel ran too long on a GPU with a display and was terminated",
+            &[("nvidia-smi", "shows the display (Disp.A): use another GPU, or no display")],
         ),
         ErrorCode::EccError => (
-            "a program met a memory error of the GPU that ECC could not correct: its results are \
+            "a program hit a GPU memory error that ECC could not correct: its results are \
              invalid",
             &[
                 (
@@ -199,38 +220,41 @@ pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
         ErrorCode::FabricNotReady => (
             "the GPU is not registered with its NVLink fabric yet (CUDA error 802)",
             &[
-                ("systemctl status nvidia-fabricmanager", "must run, in the version of the driver"),
-                ("nvidia-smi -q | grep -A 3 Fabric", "State has to become Completed"),
+                (
+                    "systemctl status nvidia-fabricmanager",
+                    "must be running, in the driver's version",
+                ),
+                ("nvidia-smi -q | grep -A 3 Fabric", "State must become Completed"),
             ],
         ),
         ErrorCode::ForkedProcess => (
-            "a process uses CUDA that was forked from one that used it: no fault of the GPU",
+            "a process uses CUDA after being forked from one that used it: not a GPU fault",
             &[(
                 "torch.multiprocessing.set_start_method('spawn')",
                 "in the program; or start workers before the first use of CUDA",
             )],
         ),
         ErrorCode::MpsUnavailable => (
-            "the program is a client of MPS, and the MPS server does not answer",
+            "the program is an MPS client, but the MPS server does not respond",
             &[
                 (
                     "ps -C nvidia-cuda-mps-control,nvidia-cuda-mps-server -o pid,user,args",
                     "shows \
                  whether it runs, and for which user",
                 ),
-                ("echo \"$CUDA_MPS_PIPE_DIRECTORY\"", "must be that of the server"),
+                ("echo \"$CUDA_MPS_PIPE_DIRECTORY\"", "must be the server's"),
             ],
         ),
         ErrorCode::NcclError => (
             "NCCL failed, and the text does not say why: memory, the network, or another process \
-             that ended first",
+             that exited first",
             &[(
                 "NCCL_DEBUG=WARN PROGRAM",
                 "prints the reason; read the log of the rank that failed first",
             )],
         ),
         ErrorCode::CudaUnknown => (
-            "CUDA failed with an unknown error, which is no lack of memory: the driver or the GPU \
+            "CUDA failed with an unknown error, not for lack of memory: the driver or the GPU \
              failed. The text does not say why",
             &[
                 (KERNEL_LOG, "an Xid names the reason"),
@@ -246,14 +270,15 @@ pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
         ),
         ErrorCode::InitFailed => (
             "the driver could not initialise a GPU. The text does not say why: power, the slot, \
-             the firmware, or a driver that does not know the GPU",
+             the firmware, or a driver without support for the GPU",
             &[
                 ("sudo dmesg | grep -i -e NVRM -e nvidia", "the lines before it say why"),
-                ("lspci -nnk -d 10de:", "shows whether the bus lists it, and which driver has it"),
+                ("lspci -nnk -d 10de:", "shows whether the bus lists it, and its driver"),
             ],
         ),
         ErrorCode::CudaMismatch => (
-            "the CUDA library that a program loads (libcuda) does not fit the driver (CUDA error \
+            "the CUDA library that a program loads (libcuda) is incompatible with the driver \
+             (CUDA error \
              803 or 804): an upgrade without a reboot, or a container or LD_LIBRARY_PATH with its \
              own libcuda, such as cuda-compat, which supports data-centre GPUs only. The text does \
              not say which",
@@ -267,7 +292,7 @@ pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
             ],
         ),
         ErrorCode::GpuHung => (
-            "the kernel's driver of an AMD or Intel GPU reports that the GPU hung, or resets it. \
+            "the kernel driver of an AMD or Intel GPU reports that the GPU hung, or resets it. \
              The text does not say whether the program or the GPU is to blame",
             &[(
                 "sudo dmesg | grep -e amdgpu -e i915 -e 'xe '",
@@ -280,7 +305,7 @@ pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
             &[
                 (
                     "kubectl describe node NODE | grep -e Allocatable -A 9 -e nvidia.com/gpu",
-                    "compares what the node has, offers and has given out",
+                    "compares the node's capacity with the allocatable and allocated GPUs",
                 ),
                 (
                     "kubectl get pods -A -o wide --field-selector status.phase=Running",
@@ -293,30 +318,30 @@ pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
             &[
                 (
                     "sudo dmesg | tail -40",
-                    "says why: a signature that Secure Boot lacks, another kernel's module, or \
+                    "shows why: a missing Secure Boot signature, a module for another kernel, or \
                      nouveau, which has the GPU",
                 ),
                 ("dkms status", "shows the kernels that the module was built for"),
             ],
         ),
         ErrorCode::TaskHung => (
-            "the kernel reports a task that has not run for minutes. The text alone does not say \
-             whether the GPU is the reason",
+            "the kernel reports a task that has hung for minutes. The text alone does not say \
+             whether the GPU is the cause",
             &[
                 (
                     "sudo cat /proc/PID/stack",
-                    "shows what this task waits in: with functions of nvidia, only a reboot helps",
+                    "shows where this task waits: in nvidia functions, only a reboot helps",
                 ),
                 (KERNEL_LOG, "an Xid before it names the reason"),
             ],
         ),
         ErrorCode::RebootRequired => (
-            "the driver's memory manager (UVM) met a fatal error: CUDA works again only after a \
+            "the driver's memory manager (UVM) hit a fatal error: CUDA works again only after a \
              reboot",
             &[("sudo reboot", "once the work on that machine has ended")],
         ),
         ErrorCode::NoTool => (
-            "there is no nvidia-smi: no driver is installed, or a container got no GPU. The text \
+            "nvidia-smi was not found: no driver is installed, or a container has no GPU. The text \
              does not say which",
             &[(
                 "ls /dev/nvidia*; cat /proc/driver/nvidia/version",
@@ -325,37 +350,39 @@ pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
             )],
         ),
         ErrorCode::BadQuery => (
-            "nvidia-smi does not know an option or a field: the GPUs were not queried",
+            "nvidia-smi rejected an option or a field: the GPUs were not queried",
             &[("nvidia-smi --help-query-gpu", "lists the fields of that version")],
         ),
         ErrorCode::Other => (
-            "a program reports an error, and the text does not say its cause; paste what says more:",
+            "a program reports an error without its cause; also paste the output of:",
             &[(ALL_OUTPUT, "shows the state of the GPUs, their holders and the driver's errors")],
         ),
     };
     Some(PastedFailure { meaning, steps })
 }
 
-/// Describes the failures of a pasted text, each once, with the commands to run there; and the
-/// fault of the driver, if it adds information.
-pub fn failures(snapshot: &Snapshot, codes: &[ErrorCode]) -> Vec<Paragraph> {
-    let mut told = Vec::new();
-    let step = |told: &mut Vec<Paragraph>, at: usize, command: &str, what: &str| {
+/// Describes the failures of a pasted text, each once, with the line that reports it and the
+/// commands to run there; and the fault of the driver, if it adds information.
+pub fn failures(snapshot: &Snapshot, reported: &[ReportedFailure]) -> Vec<Paragraph> {
+    let mut paragraphs = Vec::new();
+    let quoted =
+        |line: &str| Paragraph { head: Line::new().dim("  line     "), text: line.to_owned() };
+    let step = |paragraphs: &mut Vec<Paragraph>, at: usize, command: &str, what: &str| {
         let head = Line::new().dim(if at == 0 { "  there    " } else { "  or       " });
         let head = head.accent(command);
-        told.push(match what {
+        paragraphs.push(match what {
             "" => head.into(),
             what => Paragraph { head: head.plain("   "), text: what.to_owned() },
         });
     };
-    for (at, code) in codes.iter().enumerate() {
-        let Some(failure) = pasted_failure(*code).filter(|_| !codes[..at].contains(code)) else {
-            continue;
-        };
+    for (at, ReportedFailure { code, line }) in reported.iter().enumerate() {
+        let is_first = reported[..at].iter().all(|earlier| earlier.code != *code);
+        let Some(failure) = pasted_failure(*code).filter(|_| is_first) else { continue };
         let head = Line::new().accent("FAILURE  ");
-        told.push(Paragraph { head, text: failure.meaning.to_owned() });
+        paragraphs.push(Paragraph { head, text: failure.meaning.to_owned() });
+        paragraphs.push(quoted(line));
         for (at, (command, what)) in failure.steps.iter().enumerate() {
-            step(&mut told, at, command, what);
+            step(&mut paragraphs, at, command, what);
         }
     }
     let blocked = ErrorKind::Machine(MachineFault::Blocked);
@@ -364,11 +391,13 @@ pub fn failures(snapshot: &Snapshot, codes: &[ErrorCode]) -> Vec<Paragraph> {
         && fault.kind != blocked
     {
         let head = Line::new().accent("no GPU could be queried there: ");
-        told.push(Paragraph { head, text: brief(fault) });
+        paragraphs.push(Paragraph { head, text: brief(fault) });
+        let of_driver = reported.iter().rfind(|failure| pasted_failure(failure.code).is_none());
+        paragraphs.extend(of_driver.map(|failure| quoted(&failure.line)));
         if let Some(remedy) = remedy(fault.kind) {
             let head = Line::new().dim("  there    ");
-            told.push(Paragraph { head, text: remedy.to_owned() });
+            paragraphs.push(Paragraph { head, text: remedy.to_owned() });
         }
     }
-    told
+    paragraphs
 }

@@ -1,6 +1,6 @@
 //! The text of a plan that ends processes, of its steps and of its result.
 
-use super::{count, process, started, user};
+use super::{count, doctor, process, started, user};
 use crate::text::Line;
 use gpu_core::{DeviceId, ErrorKind, Pid, ProcessState, Snapshot};
 use gpu_reaper::{
@@ -35,10 +35,10 @@ impl From<Line> for Paragraph {
 /// that it spares, with the reasons. `certain`: the plan will be executed. [`untouched`] describes
 /// what the choice of devices or users leaves untouched.
 pub fn plan(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, certain: bool) -> Vec<Paragraph> {
-    let mut told = targets(now, plan, certain);
+    let mut paragraphs = targets(now, plan, certain);
     for expected in &plan.expected {
         let device = format!("GPU {}", expected.device.index);
-        told.push(Paragraph::from(Line::new().plain(match expected.memory {
+        paragraphs.push(Paragraph::from(Line::new().plain(match expected.memory {
             Some(bytes) => format!("frees up to {bytes} on {device}"),
             None => format!("frees an unknown amount of memory on {device}"),
         })));
@@ -46,7 +46,7 @@ pub fn plan(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, certain: bool) -
     for refused in &plan.refused {
         let who = process(refused.pid, refused.name.as_deref().unwrap_or(""));
         let head = Line::new().accent("refused ").plain(who.trim_end()).plain(": ");
-        told.push(Paragraph::new(head, refused.why.to_string()));
+        paragraphs.push(Paragraph::new(head, refused.why.to_string()));
     }
     let suspects = || diagnosis.findings.iter().flat_map(|finding| &finding.suspects);
     // Members of a scope; the user did not ask about a suspect on another device.
@@ -54,20 +54,25 @@ pub fn plan(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, certain: bool) -
     for left_out in plan.left_out.iter().filter(|left_out| is_member(left_out.pid)) {
         let who = process(left_out.pid, left_out.name.as_deref().unwrap_or("?"));
         let head = Line::new().dim("skipped ").plain(who).plain(": ");
-        told.push(Paragraph::new(head, left_out.why.to_string()));
+        paragraphs.push(Paragraph::new(head, left_out.why.to_string()));
     }
-    if told.is_empty() && plan.devices.is_empty() && plan.users.is_empty() {
-        told.push(Paragraph::new(
+    if paragraphs.is_empty() && plan.devices.is_empty() && plan.users.is_empty() {
+        paragraphs.push(Paragraph::new(
             Line::new(),
-            if diagnosis.findings.is_empty() {
-                "nothing to reap: no unaccounted memory"
-            } else {
-                "nothing to reap automatically: no high-confidence finding; to end a process \
-                     anyway, pass --pid"
+            match &doctor::unmeasured(now)[..] {
+                [] if diagnosis.findings.is_empty() => {
+                    "nothing to reap: no unaccounted memory".to_owned()
+                }
+                unknown if diagnosis.findings.is_empty() => {
+                    format!("nothing to reap: no suspect found. {}", unknown.join(". "))
+                }
+                _ => "nothing to reap automatically: no high-confidence finding; to end a process \
+                      anyway, pass --pid"
+                    .to_owned(),
             },
         ));
     }
-    told
+    paragraphs
 }
 
 /// The maximum number of idle processes that are named on a device.
@@ -83,9 +88,9 @@ pub fn untouched(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, sim: &str) 
         Some(id) => plan.expected.iter().any(|expected| expected.device.same_device(id)),
         None => !plan.targets.is_empty(),
     };
-    let places = by_device.chain(by_user).filter(|device| !is_touched(*device));
-    let told = places.flat_map(|device| untouched_on(now, diagnosis, plan, device, sim));
-    told.map(Paragraph::from).collect()
+    let untouched = by_device.chain(by_user).filter(|device| !is_touched(*device));
+    let paragraphs = untouched.flat_map(|device| untouched_on(now, diagnosis, plan, device, sim));
+    paragraphs.map(Paragraph::from).collect()
 }
 
 fn untouched_on(
@@ -118,6 +123,8 @@ fn untouched_on(
             || matches!(finding.kind, FindingKind::DriverLeak | FindingKind::NotPermitted);
         is_unaccounted && (is_theirs || suspects.is_empty() && plan.users.is_empty())
     });
+    let mut asked = now.devices.iter().filter(|d| device.is_none_or(|id| d.id().same_device(id)));
+    let is_unknown = asked.any(|device| doctor::why_unmeasured(device).is_some());
     let first = match unaccounted {
         Some(finding) => {
             let what = format!(
@@ -125,6 +132,9 @@ fn untouched_on(
                 super::finding(finding)
             );
             return vec![Line::new().plain(what).accent(doctor)];
+        }
+        None if is_unknown => {
+            Line::new().plain(format!("unaccounted memory{of}{on} cannot be measured"))
         }
         None => Line::new().plain(format!("no unaccounted memory{of}{on}")),
     };
@@ -142,12 +152,12 @@ fn untouched_on(
         let (command, _) =
             ending(finding).map_or((doctor.clone(), ""), |advice| super::advice(advice, sim));
         let indexes: Vec<u32> = finding.devices.iter().map(|id| id.index).collect();
-        let place = match (device, indexes.len()) {
+        let devices = match (device, indexes.len()) {
             (Some(_), _) => String::new(),
             (None, 1) => format!(" on GPU {}", super::ranges(&indexes)),
             (None, _) => format!(" on GPUs {}", super::ranges(&indexes)),
         };
-        let text = format!("{pid} ({}){place} {is}: ", user(now.process(pid)));
+        let text = format!("{pid} ({}){devices} {is}: ", user(now.process(pid)));
         Some(Line::new().plain(text).accent(command))
     });
     let idle: Vec<Line> = idle.collect();
@@ -180,22 +190,23 @@ fn ending(finding: &Finding) -> Option<&Advice> {
 
 fn targets(now: &Snapshot, plan: &Plan, certain: bool) -> Vec<Paragraph> {
     let verb = if certain { "will send SIGTERM to " } else { "would send SIGTERM to " };
-    let mut told = Vec::new();
+    let mut paragraphs = Vec::new();
     for target in &plan.targets {
         let who = process(target.key.pid, &target.process.name);
         let head = Line::new().plain(verb).accent(who).plain(" ");
-        told.push(Paragraph::new(head, format!("({})", about(now, target))));
+        paragraphs.push(Paragraph::new(head, format!("({})", about(now, target))));
         for warning in &target.warnings {
-            told.push(Paragraph::new(Line::new().plain("  ").accent("note: "), warning.as_str()));
+            paragraphs
+                .push(Paragraph::new(Line::new().plain("  ").accent("note: "), warning.as_str()));
         }
     }
     if !plan.targets.is_empty() {
         let they = if plan.targets.len() == 1 { "it is" } else { "they are" };
         let grace = plan.grace.as_secs();
         let kill = format!("  SIGKILL after {grace} s if {they} still running");
-        told.push(Line::new().plain(kill).into());
+        paragraphs.push(Line::new().plain(kill).into());
     }
-    told
+    paragraphs
 }
 
 fn about(now: &Snapshot, target: &Target) -> String {
@@ -222,7 +233,7 @@ fn about(now: &Snapshot, target: &Target) -> String {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Steps {
     /// A long wait was reported since the last signal.
-    wait_is_told: bool,
+    wait_is_reported: bool,
 }
 
 impl Steps {
@@ -231,7 +242,7 @@ impl Steps {
         let name = |target: &Target| process(target.key.pid, &target.process.name);
         Some(match event {
             Event::Signalled(target, signal) => {
-                self.wait_is_told = false;
+                self.wait_is_reported = false;
                 Line::new().accent(signal).plain(format!("  {}", name(target)))
             }
             Event::Settled(target, outcome) => {
@@ -255,7 +266,7 @@ impl Steps {
 
     /// Returns `true` once for a wait of more than a second.
     fn is_late(&mut self, waited: Duration) -> bool {
-        waited >= Duration::from_secs(1) && !std::mem::replace(&mut self.wait_is_told, true)
+        waited >= Duration::from_secs(1) && !std::mem::replace(&mut self.wait_is_reported, true)
     }
 }
 
@@ -297,13 +308,13 @@ fn became(outcome: &Outcome) -> Line {
 /// Describes a result: why it was stopped, the freed and the expected memory, and the processes
 /// that exist although they were not planned.
 pub fn report(report: &Report) -> Vec<Paragraph> {
-    let mut told = Vec::new();
+    let mut paragraphs = Vec::new();
     if let Some(fault) = &report.stopped {
         let why = match fault.kind {
             ErrorKind::Interrupted => "interrupted; no further signal sent".to_owned(),
             _ => format!("failed to {fault}; no further signal sent"),
         };
-        told.push(Paragraph::new(Line::new().accent("stopped: "), why));
+        paragraphs.push(Paragraph::new(Line::new().accent("stopped: "), why));
     }
     let is_untouched = report.actions.iter().all(|action| action.signals.is_empty());
     for freed in &report.memory {
@@ -313,28 +324,28 @@ pub fn report(report: &Report) -> Vec<Paragraph> {
                 let used = freed.after.map(|used| format!("{used} in use"));
                 let used = used.unwrap_or_else(|why| format!("memory unknown ({why})"));
                 let line = format!("GPU {}: {used}; no signal was sent", freed.device.index);
-                told.push(Line::new().plain(line).into());
+                paragraphs.push(Line::new().plain(line).into());
             }
             continue;
         }
-        told.push(proof(freed, report.stopped.is_some()).into());
+        paragraphs.push(proof(freed, report.stopped.is_some()).into());
         if let Some(doubt) = freed.doubt {
             let what = format!("unknown whether the targets freed it: {doubt}");
-            told.push(Paragraph::new(Line::new().plain("  ").accent("note: "), what));
+            paragraphs.push(Paragraph::new(Line::new().plain("  ").accent("note: "), what));
         }
     }
     for action in &report.actions {
         if matches!(action.outcome, Outcome::Survived { .. }) {
-            told.extend(after_kill(action.pid));
+            paragraphs.extend(after_kill(action.pid));
         }
     }
     let note = || Line::new().accent("note: ");
     let newcomers = match &report.newcomers {
         Ok(newcomers) => newcomers,
         Err(absent) => {
-            let what = format!("cannot tell whether the devices are in use again: {absent}");
-            told.push(Paragraph::new(note(), what));
-            return told;
+            let what = format!("cannot determine whether the devices are in use again: {absent}");
+            paragraphs.push(Paragraph::new(note(), what));
+            return paragraphs;
         }
     };
     for newcomer in newcomers {
@@ -346,9 +357,9 @@ pub fn report(report: &Report) -> Vec<Paragraph> {
             ),
             Why::JoinedTheScope => "joined the scope meanwhile and is still running".to_owned(),
         };
-        told.push(Paragraph::new(note().plain(who).plain(" "), what));
+        paragraphs.push(Paragraph::new(note().plain(who).plain(" "), what));
     }
-    told
+    paragraphs
 }
 
 /// Returns what to do about a process that SIGKILL does not end: one of its threads waits in the
@@ -371,7 +382,7 @@ fn after_kill(pid: Pid) -> Vec<Paragraph> {
         ),
         (
             "sudo reboot".to_owned(),
-            "if it waits in functions of nvidia: no signal and no reset frees the memory",
+            "if it waits in nvidia functions: neither a signal nor a reset frees the memory",
         ),
     ];
     let paragraph = |(at, (command, what)): (usize, (String, &str))| {

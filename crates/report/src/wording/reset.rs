@@ -26,7 +26,7 @@ pub fn way(way: &Way, sim: &str) -> (String, &'static str) {
         Way::EndWhole(advice) => super::advice(advice, sim),
         Way::AskOwner(gpu) => (
             format!("gpuws {sim}status -i {gpu}"),
-            "shows its work: it may compute now, so ask its owner to stop it",
+            "shows its work: it may be computing, so ask its owner to stop it",
         ),
         Way::QuitMps(Some(uid)) => (
             format!("echo quit | sudo -u '#{uid}' nvidia-cuda-mps-control"),
@@ -56,7 +56,7 @@ pub fn way(way: &Way, sim: &str) -> (String, &'static str) {
 pub fn notes(check: &Check<'_>) -> impl Iterator<Item = String> {
     let reboot = Defect::Recovery(RecoveryAction::Reboot);
     let asks = gpu_reaper::defects(check.device).contains(&reboot);
-    let reboot = "the driver asks for a reboot of the machine: a reset may not be enough";
+    let reboot = "the driver requests a reboot of the machine: a reset may not be enough";
     cost(check).into_iter().chain(asks.then(|| reboot.to_owned()))
 }
 
@@ -72,9 +72,9 @@ fn cost(check: &Check<'_>) -> Option<String> {
     let computing = workers.iter().filter(|worker| worker.utilization.is_ok_and(|u| u.get() > 0));
     let computing = match computing.count() {
         0 => String::new(),
-        1 if workers.len() == 1 => ", which computes now".to_owned(),
-        1 => ", one of which computes now".to_owned(),
-        count => format!(", {count} of which compute now"),
+        1 if workers.len() == 1 => ", computing now".to_owned(),
+        1 => ", one of them computing now".to_owned(),
+        count => format!(", {count} of them computing now"),
     };
     let owners: Vec<_> = owners.into_iter().collect();
     let processes = count(workers.len(), "process", "processes");
@@ -110,9 +110,11 @@ pub fn why(unknown: Unknown) -> String {
         Unknown::DeviceFile => "the GPU's device file is unknown".to_owned(),
         Unknown::NoFile => "the GPU's device file does not exist".to_owned(),
         Unknown::Links => {
-            "cannot tell which GPUs share NVLink and would be reset together".to_owned()
+            "cannot determine which GPUs share NVLink and would be reset together".to_owned()
         }
-        Unknown::Holders => "cannot read who has the device files open".to_owned(),
+        Unknown::Holders => {
+            "cannot determine which processes have the device files open".to_owned()
+        }
         Unknown::Unread(1) => "1 process could not be inspected".to_owned(),
         Unknown::Unread(count) => format!("{count} processes could not be inspected"),
         Unknown::OtherNamespaces => "processes outside this container are not visible".to_owned(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Returns a warning that the run has no audit log, with the remedy of an ordinary user: the path
 /// of root's log is fixed.
 pub fn unlogged(why: &Fault, is_root: bool) -> String {
-    let remedy = if is_root { "" } else { "; set XDG_STATE_HOME to a directory of your own" };
+    let remedy = if is_root { "" } else { "; set XDG_STATE_HOME to a directory that you own" };
     format!("warning: this run has no audit log: failed to {why}{remedy}")
 }
 

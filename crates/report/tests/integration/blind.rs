@@ -10,7 +10,7 @@ fn samples_without_gpus_are_counted_with_the_last_reason() {
     let sees = snapshot();
     blind.add(&sees);
     assert_eq!(blind.text(), None);
-    for (text, told) in [
+    for (text, expected) in [
         ("query a", "1 sample has no GPU: failed to query a"),
         ("query b", "2 samples have no GPU: failed to query b"),
     ] {
@@ -19,6 +19,6 @@ fn samples_without_gpus_are_counted_with_the_last_reason() {
         sample.driver = Err(fault);
         blind.add(&sample);
         blind.add(&sees);
-        assert_eq!(blind.text().as_deref(), Some(told));
+        assert_eq!(blind.text().as_deref(), Some(expected));
     }
 }

@@ -10,8 +10,8 @@ use gpu_steward::DeviceLeases;
 use std::time::Duration;
 
 const ALL: &str = "name,temp,power,power-limit,util,memory,fan,pstate,sm-clock,memory-clock,\
-                   memory-util,encoder,decoder,user,gpu-memory,gpu-util,mig,age,cpu,host-memory,\
-                   job,command";
+                   memory-util,encoder,decoder,bus-id,persistence,display,ecc,compute-mode,user,\
+                   type,gpu-memory,gpu-util,mig,age,cpu,host-memory,job,command";
 
 fn tables(now: &Snapshot, before: Option<&Snapshot>, columns: &str, room: usize) -> String {
     let columns = Columns::parse(columns).unwrap();

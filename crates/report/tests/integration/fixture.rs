@@ -15,20 +15,26 @@ pub(crate) fn full_details() -> DeviceDetails {
         virtual_gpus: Some(VirtualGpus::default()),
         reset_status: Some(ResetStatus::default()),
         operation_modes: Some(OperationModes::default()),
+        rare_modes: Some(RareModes::default()),
         activity: Some(Activity::default()),
+        throttle_times: Some(ThrottleTimes::default()),
         engines: Some(Engines::default()),
         clocks: Some(Clocks::default()),
         application_clocks: Some(ApplicationClocks::default()),
+        supported_clocks: Some(SupportedClocks::default()),
         power: Some(Power::default()),
         power_readings: Some(PowerReadings::default()),
+        module_power: Some(ModulePower::default()),
         thermal: Some(Thermal::default()),
         pcie: Some(Pcie::default()),
         pcie_throughput: Some(PcieThroughput::default()),
         protected_memory: Some(ProtectedMemory::default()),
         memory_health: Some(MemoryHealth::default()),
         memory_errors: Some(Box::default()),
+        sram_errors: Some(SramErrors::default()),
         nvlinks: Some(vec![NvLink::default()]),
         fabric: Some(Fabric::default()),
+        platform: Some(Platform::default()),
         accounting: Some(Accounting {
             processes: Ok(vec![AccountedProcess::default()]),
             ..Accounting::default()
@@ -82,6 +88,7 @@ fn present(json: &Value, path: &str, number: u64) -> Value {
         json!("compute"),
         json!("completed"),
         json!("reset"),
+        json!([]),
     ];
     let fits = |candidate: &&Value| {
         let mut with = json.clone();
@@ -119,8 +126,9 @@ pub(crate) fn full_device(index: u32) -> DeviceState {
             name: Ok("NVIDIA A100".into()),
             persistence: Ok(true),
             display_active: Ok(false),
-            mig_enabled: Ok(false),
+            partitioned: Ok(false),
             pid_namespace: Default::default(),
+            visibility: Default::default(),
         },
         sample: Ok(DeviceSample {
             memory: MemoryInfo {
@@ -128,6 +136,7 @@ pub(crate) fn full_device(index: u32) -> DeviceState {
                 used: Ok(Bytes::from_mib(9_000)),
                 reserved: Ok(Bytes::from_mib(600)),
             },
+            source: Default::default(),
             utilization: Ok(Percent::new(37).unwrap()),
             temperature: Ok(Celsius(51)),
             power_draw: Ok(Milliwatts(61_230)),
@@ -137,7 +146,7 @@ pub(crate) fn full_device(index: u32) -> DeviceState {
             listed(100, DeviceProcessKind::Compute, 1_000),
             listed(700, DeviceProcessKind::Graphics, 30),
         ]),
-        mig: Ok(vec![]),
+        partitions: Ok(vec![]),
         details: Ok(full_details()),
     }
 }
@@ -153,7 +162,7 @@ fn untold_device(index: u32) -> DeviceState {
         info: DeviceInfo::unknown(DeviceId::from_index(index)),
         sample: Ok(DeviceSample::absent(Absent::NotPermitted)),
         processes: Ok(vec![]),
-        mig: Ok(vec![]),
+        partitions: Ok(vec![]),
         details: Ok(details),
     }
 }

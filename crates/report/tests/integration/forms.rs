@@ -54,8 +54,7 @@ fn every_field_of_query_gpu_is_a_column() {
     let snapshot = snapshot();
     let mut text = String::new();
     for (names, about) in Subject::Gpu.help() {
-        let name = names.split(" or ").next().unwrap();
-        let query = Query::parse(Subject::Gpu, name).unwrap();
+        let query = Query::parse(Subject::Gpu, names[0]).unwrap();
         let rows = rows(&snapshot, &query, Style::default()).join(" | ");
         text.push_str(&format!("{}: {rows}  ({about})\n", query.head()));
     }
@@ -63,33 +62,45 @@ fn every_field_of_query_gpu_is_a_column() {
 }
 
 #[test]
-fn every_field_of_query_compute_apps_is_a_column() {
-    let snapshot = snapshot();
-    let names: Vec<String> = Subject::ComputeApp
-        .help()
-        .map(|(names, _)| names.split(" or ").next().unwrap().to_owned())
-        .collect();
-    let query = Query::parse(Subject::ComputeApp, &names.join(",")).unwrap();
-    let bare = Style { nounits: true, ..Style::default() };
-    let rows = |style| rows(&snapshot, &query, style);
-    let text = [vec![query.head()], rows(Style::default()), rows(bare)];
-    assert_golden("query-compute-apps.txt", &(text.concat().join("\n") + "\n"));
+fn every_field_of_the_other_queries_is_a_column() {
+    let mut snapshot = snapshot();
+    let details = snapshot.devices[0].details.as_mut().unwrap();
+    let page = |address, double_bit| RetiredPage { address, double_bit };
+    details.memory_health.as_mut().unwrap().retired_pages =
+        Ok(vec![page(0x12_3000, false), page(0xfe_dcba_9000, true)]);
+    let choice = |memory_mhz, graphics_mhz| ClockChoice { memory_mhz, graphics_mhz };
+    details.supported_clocks.as_mut().unwrap().combinations =
+        Ok(vec![choice(1593, vec![1410, 1395]), choice(405, vec![345])]);
+    for subject in [
+        Subject::ComputeApp,
+        Subject::AccountedApp,
+        Subject::RetiredPage,
+        Subject::RemappedRows,
+        Subject::SupportedClocks,
+    ] {
+        let names: Vec<&str> = subject.help().map(|(names, _)| names[0]).collect();
+        let query = Query::parse(subject, &names.join(",")).unwrap();
+        let bare = Style { nounits: true, ..Style::default() };
+        let rows = |style| rows(&snapshot, &query, style);
+        let text = [vec![query.head()], rows(Style::default()), rows(bare)];
+        assert_golden(&format!("{}.txt", subject.options()[0]), &(text.concat().join("\n") + "\n"));
+    }
 }
 
 #[test]
 fn fabric_status_has_the_name_of_its_code() {
     let mut snapshot = snapshot();
-    let told = |snapshot: &mut Snapshot, state, code| {
+    let shown = |snapshot: &mut Snapshot, state, code| {
         let details = snapshot.devices[0].details.as_mut().unwrap();
         details.fabric = Some(Fabric { state: Ok(state), status: Ok(code), ..Fabric::default() });
         first_row(snapshot, "fabric.status")
     };
     let names: Vec<String> =
-        (0..19).map(|code| told(&mut snapshot, FabricState::Completed, code)).collect();
+        (0..19).map(|code| shown(&mut snapshot, FabricState::Completed, code)).collect();
     let distinct: std::collections::BTreeSet<&String> = names.iter().collect();
     assert_eq!(distinct.len(), 19, "{names:?}");
     assert!(names[0].ends_with("Success") && names[18].ends_with("Unknown Error"), "{names:?}");
-    let pending = told(&mut snapshot, FabricState::InProgress, 0);
+    let pending = shown(&mut snapshot, FabricState::InProgress, 0);
     assert!(pending.ends_with("N/A"), "{pending}");
 }
 
@@ -158,7 +169,7 @@ fn outline(entries: &[Entry], depth: usize, text: &mut String) {
 fn details_list_every_value() {
     let snapshot = snapshot();
     let mut text = String::new();
-    outline(&head(&snapshot, &TimeZone::UTC), 0, &mut text);
+    outline(&head(&snapshot, snapshot.devices.len(), &TimeZone::UTC), 0, &mut text);
     for device in &snapshot.devices {
         text.push_str(&format!("{}\n", device.id()));
         outline(&entries(&snapshot, device), 1, &mut text);
@@ -178,8 +189,8 @@ fn status_has_every_value_or_its_reason() {
 #[test]
 fn doctor_and_reap_show_evidence_and_plan() {
     let snapshot = snapshot();
-    let looks = std::slice::from_ref(&snapshot);
-    let diagnosis = diagnose(looks);
+    let snapshots = std::slice::from_ref(&snapshot);
+    let diagnosis = diagnose(snapshots);
     let devices: Vec<&DeviceState> = snapshot.devices.iter().collect();
     let doctor = json::Doctor::of(&snapshot, &devices, &diagnosis, "--sim a ");
     assert_golden("doctor.json", &pretty(&doctor));
@@ -187,7 +198,7 @@ fn doctor_and_reap_show_evidence_and_plan() {
     host.expect_own_ancestry().returning(|| Ok(vec![]));
     let guard = Guard::new(&host, vec![]).unwrap();
     let request = Request { pids: vec![Pid(200), Pid(700)], ..Request::default() };
-    let plan = plan(looks, &diagnosis, &guard, &request);
+    let plan = plan(snapshots, &diagnosis, &guard, &request);
     assert_golden("reap.json", &pretty(&json::Reap::of(&snapshot, &plan, None)));
 }
 
@@ -208,13 +219,13 @@ fn topology_is_shown_as_words_and_scores() {
 #[test]
 fn gpustat_form_has_its_names() {
     let snapshot = snapshot();
-    let looks = std::cell::Cell::new(0);
-    let look = |pid: Pid| {
-        looks.set(looks.get() + 1);
-        let later = std::time::Duration::from_millis(500 + 10 * looks.get());
+    let reads = std::cell::Cell::new(0);
+    let read = |pid: Pid| {
+        reads.set(reads.get() + 1);
+        let later = std::time::Duration::from_millis(500 + 10 * reads.get());
         snapshot.process(pid).map(|info| ProcessInfo { cpu_time: Ok(later), ..info.clone() })
     };
-    let processes = gpustat::Processes::look_up(&snapshot.devices, look, || looks.set(5));
+    let processes = gpustat::Processes::look_up(&snapshot.devices, read, || reads.set(5));
     let machine = gpustat::Machine::of(
         snapshot.hostname.clone(),
         &inventory(&snapshot),

@@ -2,6 +2,7 @@
 
 mod blind;
 mod columns;
+mod completion;
 mod fixture;
 mod forms;
 mod messages;

@@ -165,7 +165,7 @@ fn message_source_is_named_with_version_and_backend() {
         (Source::CuPy, None, None, "CuPy"),
         (Source::Rmm, None, None, "RAPIDS Memory Manager"),
         (Source::LlamaCpp, None, Some("vulkan"), "llama.cpp on Vulkan"),
-        (Source::LlamaCpp, None, Some("cpu"), "llama.cpp, memory of the host"),
+        (Source::LlamaCpp, None, Some("cpu"), "llama.cpp, host memory"),
         (Source::Vllm, None, None, "vLLM"),
         (Source::Paddle, None, None, "PaddlePaddle"),
         (Source::OnnxRuntime, None, None, "ONNX Runtime"),
@@ -235,15 +235,14 @@ fn memory_limit_names_its_settings() {
         let advice = Advice { variables, code, notes: vec!["a note".to_owned()] };
         assert_eq!(limit::reported(&advice, share), text);
         let (used, seen) =
-            (Vec::new(), |totals| json::Seen { look: None, totals, is_served: true });
+            (Vec::new(), |totals| json::Seen { snapshot: None, totals, is_served: true });
         let known = json::Known { used, python: None };
         let totals = [share, share];
-        for (totals, told) in [(&totals[..], "[6442450944,6442450944]"), (&[], "null")] {
+        for (totals, expected) in [(&totals[..], "[6442450944,6442450944]"), (&[], "null")] {
             let limits = (share, Bytes::from_mib(500));
             let bounded = json::Bounded::of(limits, &known, &seen(totals), &advice);
-            let told_at =
-                serde_json::to_value(&bounded).unwrap()["device_memory_bytes"].to_string();
-            assert_eq!(told_at, told);
+            let found = serde_json::to_value(&bounded).unwrap()["device_memory_bytes"].to_string();
+            assert_eq!(found, expected);
         }
     }
 }
@@ -305,7 +304,7 @@ fn ranks_with_one_cause_are_a_group() {
     let events = [rank(2), rank(0), rank(1), rank(1), bare(), rank(3)];
     let diagnoses = [lacks(236), lacks(307), lacks(250), lacks(250), lacks(1), other];
     let groups = words::groups(&events, &diagnoses);
-    let shown: Vec<_> = groups.iter().map(|group| (group.source(), group.place())).collect();
+    let shown: Vec<_> = groups.iter().map(|group| (group.source(), group.position())).collect();
     let text = |source: &str, place: &str| (source.to_owned(), place.to_owned());
     assert_eq!(
         shown,
@@ -317,7 +316,7 @@ fn ranks_with_one_cause_are_a_group() {
         ]
     );
     assert_eq!(groups[0].worst().0.gpu, Some(0));
-    assert_eq!(groups[0].introduction().as_deref(), Some("GPU 0 is shortest:"));
+    assert_eq!(groups[0].introduction().as_deref(), Some("GPU 0 lacks the most:"));
     assert_eq!(groups[1].introduction(), None);
     let same = [lacks(20), lacks(20)];
     let groups = words::groups(&events[..2], &same);

@@ -3,13 +3,13 @@
 use crate::fixture::*;
 use crate::forms::assert_golden;
 use gpu_core::*;
-use gpu_report::monitor::{Dmon, Look, Page, Pmon, Release, Rows};
+use gpu_report::monitor::{Dmon, Page, Pmon, Release, Rows, Sample};
 use gpu_text::{Hint, Kind, Value};
 
 fn lines(rows: &dyn Rows, page: &mut Page, snapshot: &Snapshot) -> Vec<String> {
     let process = |pid| snapshot.process(pid).cloned();
     let release = Release::of(&snapshot.driver);
-    page.lines(rows, &Look { devices: &snapshot.devices, process: &process, release })
+    page.lines(rows, &Sample { devices: &snapshot.devices, process: &process, release })
 }
 
 /// The text of one sample.
@@ -84,8 +84,8 @@ fn only_requested_groups_are_read() {
     let wanted: Groups = [Group::Thermal, Group::Clocks].into_iter().collect();
     assert_eq!(Dmon::parse("pc").unwrap().groups(), wanted);
     for (parsed, error) in [
-        (Dmon::parse("px").err(), "there is no group 'x'; there are p, u, c, v, m, e, t"),
-        (Pmon::parse("").err(), "no group is named; there are u, m"),
+        (Dmon::parse("px").err(), "unknown group 'x'; expected p, u, c, v, m, e, t"),
+        (Pmon::parse("").err(), "no group is named; expected u, m"),
     ] {
         assert_eq!(parsed.as_deref(), Some(error));
     }

@@ -5,44 +5,44 @@ use gpu_report::wording;
 use gpu_text::{moment, sections, shows_health, snapshot, unattributed};
 
 /// The whole output for a pasted text, one line each.
-fn told(text: &str) -> String {
+fn output(text: &str) -> String {
     let documents = sections(text.as_bytes());
     let at = moment(&documents, Timestamp(1_900_000_000_000));
     let now = snapshot(&documents, at);
     let codes = unattributed(&documents);
-    let mut told = Vec::new();
+    let mut output = Vec::new();
     for paragraph in wording::paste::failures(&now, &codes) {
-        told.push(format!("{}{}", paragraph.head.text(), paragraph.text));
+        output.push(format!("{} {}", paragraph.head.text(), paragraph.text));
     }
     if !shows_health(&documents, &now) {
-        told.push(gpu_text::lacking(&documents).to_owned());
-        return told.join("\n");
+        output.push(gpu_text::lacking(&documents).to_owned());
+        return output.join("\n");
     }
     let mut diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&now));
     diagnosis.join_ghosts();
     for finding in &diagnosis.findings {
         let kind = wording::kind(finding.kind).to_uppercase();
         let subject = wording::doctor::subject(&now, finding);
-        told.push(format!("{kind} {subject}: {}", wording::confidence(finding.confidence)));
-        told.extend(finding.evidence.iter().map(|evidence| evidence.text.clone()));
+        output.push(format!("{kind} {subject}: {}", wording::confidence(finding.confidence)));
+        output.extend(finding.evidence.iter().map(|evidence| evidence.text.clone()));
         for advice in &finding.advice {
             let (command, what) = wording::advice(advice, "");
-            told.push(format!("{command}   {what}"));
+            output.push(format!("{command}   {what}"));
         }
     }
-    told.extend(wording::doctor::left_out(&now));
-    told.push(format!("{} findings", diagnosis.findings.len()));
-    told.join("\n")
+    output.extend(wording::doctor::left_out(&now));
+    output.push(format!("{} findings", diagnosis.findings.len()));
+    output.join("\n")
 }
 
 /// Asserts that the output for a text has these parts, and lacks those after `!`.
-fn assert_told(cases: &[(&str, &[&str])]) {
+fn assert_output(cases: &[(&str, &[&str])]) {
     for (text, parts) in cases {
-        let told = told(text);
+        let output = output(text);
         for part in *parts {
             match part.strip_prefix('!') {
-                Some(part) => assert!(!told.contains(part), "{part:?} of {text}\n--\n{told}"),
-                None => assert!(told.contains(part), "{part:?} of {text}\n--\n{told}"),
+                Some(part) => assert!(!output.contains(part), "{part:?} of {text}\n--\n{output}"),
+                None => assert!(output.contains(part), "{part:?} of {text}\n--\n{output}"),
             }
         }
     }
@@ -84,7 +84,7 @@ fn device(memory: &str, load: &str, mig: &str) -> String {
 fn logs_are_judged_by_their_own_time() {
     let lost = "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, name=serve, GPU has fallen off the bus.\n";
     let heading = "Wed Feb  5 18:00:00 2020\n";
-    assert_told(&[
+    assert_output(&[
         (
             &format!("2020-02-05T17:30:00+0100 node4 kernel: {lost}"),
             &["DRIVER ERROR a GPU that is not listed: likely", "Xid 79", "on 2020-02-05 16:30 UTC"],
@@ -146,12 +146,12 @@ fn logs_are_judged_by_their_own_time() {
 fn consequences_accuse_their_cause() {
     let xid = |bus: &str, text: &str| format!("[9.5] NVRM: Xid (PCI:0000:{bus}:00): {text}\n");
     let removed = "45, pid=9, name=serve, Ch 00000003";
-    assert_told(&[
+    assert_output(&[
         (
             &xid("3b", "45, pid=9, name=serve, Ch 00000003 caused by previous Xid 147"),
             &[
                 "a GPU that is not listed: likely",
-                "Xid 147: NVLink error, named as the cause by what it caused",
+                "Xid 147: NVLink error, named as the cause by its consequences",
                 "Xid 45: channels removed after another error or a kill: a consequence of Xid 147",
                 "!fault of the program",
                 "!look for the error in its program",
@@ -173,9 +173,9 @@ fn consequences_accuse_their_cause() {
         ),
         (
             &format!("{}{}", xid("3b", "31, pid=9, name=serve, Ch 3"), xid("3b", removed)),
-            &["1 findings", "Xid 31", "most often a fault of the program", "consequence of Xid 31"],
+            &["1 findings", "Xid 31", "usually a bug in the program", "consequence of Xid 31"],
         ),
-        (&xid("3b", removed), &["Xid 45", "most often the program was ended", "!fault of the"]),
+        (&xid("3b", removed), &["Xid 45", "most likely the program was killed", "!fault of the"]),
     ]);
 }
 
@@ -184,7 +184,7 @@ fn switch_errors_are_shown_with_their_severity() {
     let sxid = |code: u32, text: &str| {
         format!("[7.25] nvidia-nvswitch2: SXid (PCI:0000:c3:00.0): {code}, {text}\n")
     };
-    assert_told(&[
+    assert_output(&[
         (
             &format!(
                 "{}{}",
@@ -202,7 +202,7 @@ fn switch_errors_are_shown_with_their_severity() {
             &sxid(12_028, "Non-fatal, Link 32 egress"),
             &["an NVSwitch: possible", "12028, not fatal", "nvidia-smi nvlink -e"],
         ),
-        (&sxid(20_034, "Data {0x1}"), &["of a severity that the log lacks"]),
+        (&sxid(20_034, "Data {0x1}"), &["of unknown severity"]),
         (
             &format!(
                 "[7.1] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n{}",
@@ -252,7 +252,7 @@ GPU 00000000:3B:00.0
     let whole = table(&device("N/A", "N/A", "Enabled"), &migs);
     let ghost = &["GHOST GPU 0", "5,500 of 5,952 MiB used there, none by listed processes"][..];
     let only_migs = &whole[whole.find("| MIG devices").unwrap()..];
-    assert_told(&[
+    assert_output(&[
         (&whole, ghost),
         (only_migs, ghost),
         (&format!("{csv}{only_migs}"), ghost),
@@ -268,14 +268,14 @@ GPU 00000000:3B:00.0
 fn empty_list_of_container_is_no_proof() {
     let busy = table(&device("900MiB / 24576MiB", "64%", "Disabled"), "");
     let idle = table(&device("900MiB / 24576MiB", "0%", "Disabled"), "");
-    assert_told(&[
+    assert_output(&[
         (
             &busy,
             &[
                 "NOT VISIBLE TO YOU GPU 0",
                 "!GHOST",
                 "possible",
-                "64 % busy: a process computes that the list lacks, so this is no leftover",
+                "64 % busy: an unlisted process is computing, so this is no leftover",
                 "on the host, outside any container",
             ],
         ),
@@ -285,7 +285,7 @@ fn empty_list_of_container_is_no_proof() {
         ),
         (
             &table(&device("17592186000000MiB / 24576MiB", "0%", "Disabled"), ""),
-            &["GPU 0: the figure of the used memory is impossible", "0 findings"],
+            &["GPU 0: the reported memory use exceeds the installed memory", "0 findings"],
         ),
     ]);
 }
@@ -302,7 +302,7 @@ fn health_of_fabric_and_recovery_are_judged() {
              Processes : None\n"
         )
     };
-    assert_told(&[
+    assert_output(&[
         (
             &log("None", "Route Unhealthy : True"),
             &["NVLINK DOWN GPU 0", "high", "a route in its NVLink fabric is unhealthy"],
@@ -335,15 +335,12 @@ fn health_of_fabric_and_recovery_are_judged() {
 #[test]
 fn failures_have_cause_and_remedy_or_say_it_is_missing() {
     let no_fuser = "!fuser";
-    assert_told(&[
+    assert_output(&[
         (
             "root@9f3c21aa07de:/work# nvidia-smi\nFailed to initialize NVML: Unknown Error\n",
             &["daemon-reload", "nvidia-ctk system create-dev-char-symlinks", "CDI", no_fuser],
         ),
-        (
-            "pynvml.NVMLError_Unknown: Unknown Error\n",
-            &["lost the right to open its devices", no_fuser],
-        ),
+        ("pynvml.NVMLError_Unknown: Unknown Error\n", &["lost access to its devices", no_fuser]),
         (
             "docker: Error response from daemon: could not select device driver \"\" with \
              capabilities: [[gpu]].\n",
@@ -357,12 +354,12 @@ fn failures_have_cause_and_remedy_or_say_it_is_missing() {
             "[ 77.1] usb 1-1: new device\n\
              [ 78.2] NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] \
              (0x00000051) returned from x @ mem.c:7\n",
-            &["the driver got no memory from the kernel", "free -h", "GB10", no_fuser],
+            &["the driver could not allocate system memory", "free -h", "GB10", no_fuser],
         ),
         (
             "epoch 3 loss 0.2\nslurmstepd: error: Detected 2 oom_kill events in StepId=77.0. Some \
              of the step tasks have been OOM Killed.\n",
-            &["system memory ran out", "--mem", "not what was missing", no_fuser],
+            &["system memory ran out", "--mem", "GPU memory did not run out", no_fuser],
         ),
         (
             "kernel: Memory cgroup out of memory: Killed process 812 (python) total-vm:9kB\n",
@@ -375,7 +372,7 @@ fn failures_have_cause_and_remedy_or_say_it_is_missing() {
         (
             "time=2025-07-01T10:00:00Z level=WARN source=sched.go:7 msg=\"gpu VRAM usage didn't \
              recover within timeout\" seconds=5.1\n",
-            &["was not given back in time", "sudo fuser"],
+            &["was not released in time", "sudo fuser"],
         ),
         (
             "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable\n",
@@ -392,7 +389,7 @@ fn failures_have_cause_and_remedy_or_say_it_is_missing() {
              mismatch\n",
             &["version", "!NVIDIA Container Toolkit"],
         ),
-        ("CUDA error: invalid device ordinal\n", &["by a number that it does not have"]),
+        ("CUDA error: invalid device ordinal\n", &["a GPU number that does not exist"]),
         (
             "CUDA driver version is insufficient for CUDA runtime version\n",
             &["the driver is older than the program's CUDA version"],
@@ -403,7 +400,7 @@ fn failures_have_cause_and_remedy_or_say_it_is_missing() {
         ),
         (
             "CUDA error: an illegal memory access was encountered\n",
-            &["no lack of memory", "compute-sanitizer", "CUDA_LAUNCH_BLOCKING=1", no_fuser],
+            &["not a lack of memory", "compute-sanitizer", "CUDA_LAUNCH_BLOCKING=1", no_fuser],
         ),
         ("CUDA error: uncorrectable ECC error encountered\n", &["-d ECC,ROW_REMAPPER"]),
         ("CUDA error 802: system not yet initialized\n", &["nvidia-fabricmanager"]),
@@ -415,7 +412,7 @@ fn failures_have_cause_and_remedy_or_say_it_is_missing() {
         (
             "Error 803: system has unsupported display driver / cuda driver combination\n",
             &[
-                "(libcuda) does not fit the driver",
+                "(libcuda) is incompatible with the driver",
                 "does not say which",
                 "cuda-compat",
                 "!upgraded",
@@ -442,23 +439,27 @@ fn failures_have_cause_and_remedy_or_say_it_is_missing() {
         ),
         (
             "RuntimeError: Cannot re-initialize CUDA in forked subprocess.\n",
-            &["spawn", "no fault of the GPU"],
+            &["spawn", "not a GPU fault"],
         ),
         (
             "torch.distributed.DistBackendError: NCCL error: unhandled cuda error (run with \
              NCCL_DEBUG=INFO for details)\n",
             &["the text does not say why", "NCCL_DEBUG=WARN", no_fuser],
         ),
-        ("CUDA error: unknown error\n", &["no lack of memory", "an Xid names the reason"]),
+        ("CUDA error: unknown error\n", &["not for lack of memory", "an Xid names the reason"]),
         (
             "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x26:0xffff:1290)\n",
             &["initialise a GPU"],
         ),
-        ("bash: nvidia-smi: command not found\n", &["there is no nvidia-smi", no_fuser]),
+        ("bash: nvidia-smi: command not found\n", &["nvidia-smi was not found", no_fuser]),
         ("Field \"memory.usd\" is not a valid field to query.\n", &["--help-query-gpu", no_fuser]),
         (
             "nvidia-settings: error: the display cannot be opened\n",
-            &["the text does not say its cause", "paste what says more", "nvidia-smi; sudo fuser"],
+            &[
+                "reports an error without its cause",
+                "also paste the output of",
+                "nvidia-smi; sudo fuser",
+            ],
         ),
         // A program that continues has not failed.
         (
@@ -501,7 +502,7 @@ box9                 Sun Mar  9 20:15:01 2025  550.54.15
         let table = table(&device("900MiB / 24576MiB", "0%", "Disabled"), "");
         table.lines().map(|line| format!("{prefix}{line}\n")).collect::<String>()
     };
-    assert_told(&[
+    assert_output(&[
         (
             gpustat,
             &[
@@ -529,5 +530,24 @@ box9                 Sun Mar  9 20:15:01 2025  550.54.15
         (&prefixed("web-1  | 2025-03-04T10:00:00.000000007Z "), memory),
         (&prefixed("web-1  | "), memory),
         (&prefixed("[pod/web-0/main] 2025-03-04T10:00:00.000000007Z "), memory),
+    ]);
+}
+
+#[test]
+fn failure_quotes_the_line_that_reports_it() {
+    assert_output(&[
+        (
+            "$ ./train\nloading\nRuntimeError: No CUDA GPUs are available\n",
+            &["  line RuntimeError: No CUDA GPUs are available\n", "!line loading"],
+        ),
+        (
+            "Failed to initialize NVML: Driver/library version mismatch\n",
+            &["could be queried", "  line Failed to initialize NVML: Driver/library version"],
+        ),
+        // A terminal has wrapped the message.
+        (
+            "RuntimeError: No CUDA\nGPUs are available\n",
+            &["  line RuntimeError: No CUDA GPUs are available\n"],
+        ),
     ]);
 }

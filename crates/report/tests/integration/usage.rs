@@ -20,26 +20,26 @@ fn accounts(user: &str, hours: u64) -> (Accounts, Snapshot) {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     let mut last = Snapshot::empty(Origin::Simulated("lab<box>".into()), Timestamp(START));
     for minute in (0..hours * 60).filter(|minute| !(120..180).contains(minute)) {
-        last = look(minute, user);
+        last = snapshot_at(minute, user);
         let day = Day { year: 2026, month: 11, day: if minute < 120 { 23 } else { 24 } };
         accounts.add(&last, &[], day);
     }
     (accounts, last)
 }
 
-fn look(minute: u64, user: &str) -> Snapshot {
+fn snapshot_at(minute: u64, user: &str) -> Snapshot {
     let at = Timestamp(START + minute * 60_000);
-    let mut look = Snapshot::empty(Origin::Simulated("lab<box>".into()), at);
+    let mut snapshot = Snapshot::empty(Origin::Simulated("lab<box>".into()), at);
     let users = [(1, "alice", 0, 40_960), (2, user, 1, 24_576)];
     for (pid, user, _, _) in users {
         let mut info = ProcessInfo::from_name(Pid(pid), user);
         info.key.start = Some(StartTime(u64::from(pid)));
         info.user = Ok(user.to_owned());
         info.command_line = Ok(["python", &format!("/x/{user}.py")].map(str::to_owned).into());
-        look.processes.insert(Pid(pid), Process::from(Ok(info)));
+        snapshot.processes.insert(Pid(pid), Process::from(Ok(info)));
     }
-    look.devices = users.map(|(pid, _, index, mib)| device(index, pid, mib, minute)).into();
-    look
+    snapshot.devices = users.map(|(pid, _, index, mib)| device(index, pid, mib, minute)).into();
+    snapshot
 }
 
 fn device(index: u32, pid: u32, mib: u64, minute: u64) -> DeviceState {
@@ -63,7 +63,7 @@ fn device(index: u32, pid: u32, mib: u64, minute: u64) -> DeviceState {
         info: DeviceInfo { name: Ok("NVIDIA A100".into()), ..DeviceInfo::unknown(id) },
         sample: Ok(sample),
         processes: Ok(vec![process]),
-        mig: Ok(vec![]),
+        partitions: Ok(vec![]),
         details: Ok(DeviceDetails::default()),
     }
 }
@@ -88,7 +88,7 @@ simulated machine lab<box>, 2026-11-23 22:00:00 to 2026-11-24 07:59:00
 user            held h  used h  idle h      peak    energy
 bob                9.0       0     9.0  24.0 GiB     0 kWh
 alice              8.4     6.7       0  40.0 GiB  2.00 kWh
-nobody listed      0.6       0       0   2.9 GiB     0 kWh
+unlisted           0.6       0       0   2.9 GiB     0 kWh
 not attributed       -       -       -         -  3.38 kWh
 total             17.9     6.7     9.0  66.9 GiB  5.38 kWh
 
@@ -106,7 +106,7 @@ simulated machine lab<box>, 2026-11-23 22:00:00 to 2026-11-24 07:59:00
 job              of     held h  used h  idle h      peak    energy
 python bob.py    bob       9.0       0     9.0  24.0 GiB     0 kWh
 python alice.py  alice     8.4     6.7       0  40.0 GiB  2.00 kWh
-nobody listed              0.6       0       0   2.9 GiB     0 kWh
+unlisted                   0.6       0       0   2.9 GiB     0 kWh
 not attributed               -       -       -         -  3.38 kWh
 total                     17.9     6.7     9.0  66.9 GiB  5.38 kWh
 
@@ -164,7 +164,7 @@ fn csv_has_a_record_for_each_row() {
 user,held_gpu_hours,used_gpu_hours,idle_gpu_hours,peak_memory_bytes,energy_kwh
 bob,8.966667,0.000000,8.966667,25769803776,0.000000
 alice,8.354747,6.683333,0.000000,42949672960,2.005000
-nobody listed,0.611920,0.000000,0.000000,3145728000,0.000000
+unlisted,0.611920,0.000000,0.000000,3145728000,0.000000
 not attributed,0.000000,0.000000,0.000000,0,3.375000
 
 "#]]
@@ -175,7 +175,7 @@ not attributed,0.000000,0.000000,0.000000,0,3.375000
 job,user,held_gpu_hours,used_gpu_hours,idle_gpu_hours,peak_memory_bytes,energy_kwh
 python bob.py,bob,8.966667,0.000000,8.966667,25769803776,0.000000
 python alice.py,alice,8.354747,6.683333,0.000000,42949672960,2.005000
-nobody listed,,0.611920,0.000000,0.000000,3145728000,0.000000
+unlisted,,0.611920,0.000000,0.000000,3145728000,0.000000
 not attributed,,0.000000,0.000000,0.000000,0,3.375000
 
 "#]]
@@ -234,7 +234,7 @@ fn page_is_well_formed_and_self_contained() {
         "simulated machine lab<box>, 2026-11-23 22:00:00 to 2026-11-24 07:59:00",
         "2 GPUs, 8 h 58 min watched in 540 samples",
         "1 gap of 61 min not watched, from 2026-11-23 23:59:00",
-        "nobody listed",
+        "unlisted",
         "python alice.py",
         "not attributed",
     ] {
@@ -255,8 +255,8 @@ fn page_is_well_formed_and_self_contained() {
 #[test]
 fn labels_of_times_end_within_the_picture() {
     for (hours, last) in [(10, "mid"), (27, "end")] {
-        let (accounts, look) = accounts("bob", hours);
-        let page = Usage::of(&accounts, &look, TimeZone::UTC).html();
+        let (accounts, snapshot) = accounts("bob", hours);
+        let page = Usage::of(&accounts, &snapshot, TimeZone::UTC).html();
         let used = page.split("<svg ").nth(2).unwrap();
         let labels: Vec<(&str, f64)> = (used.split("<text class=\"axis ").skip(1))
             .map(|label| label.split('"').collect::<Vec<_>>())
@@ -288,7 +288,7 @@ fn hostile_names_stay_text() {
 fn page_of_impossible_times_is_drawn() {
     let mut accounts = Accounts::new(Duration::MAX);
     let day = Day { year: 2026, month: 11, day: 23 };
-    let mut last = look(0, "bob");
+    let mut last = snapshot_at(0, "bob");
     for at in [0, 1, u64::MAX / 2, u64::MAX - 1, u64::MAX, 0] {
         last.taken_at = Timestamp(at);
         accounts.add(&last, &[], day);
@@ -303,7 +303,7 @@ fn empty_page_says_so() {
     let accounts = Accounts::new(Duration::from_secs(300));
     let last = Snapshot::empty(Origin::Live, Timestamp(START));
     let usage = Usage::of(&accounts, &last, TimeZone::UTC);
-    assert!(checked(&usage.html()).contains("Nobody held a GPU in this time."));
+    assert!(checked(&usage.html()).contains("No user held a GPU in this period."));
     assert_eq!(usage.csv(By::Day).lines().count(), 1);
 }
 

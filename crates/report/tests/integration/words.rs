@@ -20,7 +20,8 @@ fn every_kind_of_finding_has_words_of_its_own() {
     let words: BTreeSet<&str> = FindingKind::ALL.into_iter().map(wording::kind).collect();
     assert_eq!(words.len(), FindingKind::ALL.len());
     let short: BTreeSet<&str> = FindingKind::ALL.into_iter().map(wording::short).collect();
-    let expected = ["", "ghost", "gone", "grows", "idle holder", "orphan", "stuck", "zombie"];
+    let expected =
+        ["", "ghost", "gone", "grows", "idle holder", "orphan", "stuck", "waits", "zombie"];
     assert!(short.into_iter().eq(expected), "only kinds that name a process have one");
 }
 
@@ -32,9 +33,9 @@ fn answers_of_hosts_are_shown_with_their_hints() {
         hint: Some("install the driver".to_owned()),
     };
     let failed = NoAnswer::Failed(3, message);
-    let told = progress(&Progress::NoAnswer(&host, &failed), 2);
+    let lines = progress(&Progress::NoAnswer(&host, &failed), 2);
     assert_eq!(
-        told,
+        lines,
         [
             "n1: no answer: gpuws exited with 3: failed to load libnvidia-ml.so.1",
             "n1: hint: install the driver"
@@ -52,9 +53,9 @@ fn hidden_processes_limit_the_diagnosis() {
     let nothing = Diagnosis::default();
     for (hidden, is_root, line) in [
         (0, false, "No problems found."),
-        (1, false, "No problems found in what you may read; 1 process is hidden (try sudo)."),
-        (2, false, "No problems found in what you may read; 2 processes are hidden (try sudo)."),
-        (2, true, "No problems found in what you may read; 2 processes are hidden."),
+        (1, false, "No problems found in what you can read; 1 process is hidden (try sudo)."),
+        (2, false, "No problems found in what you can read; 2 processes are hidden (try sudo)."),
+        (2, true, "No problems found in what you can read; 2 processes are hidden."),
     ] {
         snapshot.unreadable = Unreadable::default();
         snapshot.unreadable.add(Absent::NotPermitted, hidden);
@@ -100,6 +101,8 @@ fn advice_is_a_command_with_the_simulated_machine_in_it() {
             "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,2",
         ),
         (Advice::LetMemoryGrow, "TF_FORCE_GPU_ALLOW_GROWTH=true"),
+        (Advice::UseDevices(8), "torchrun --nproc-per-node 8 …"),
+        (Advice::FeedDevices, "DataLoader(…, num_workers=8, pin_memory=True, prefetch_factor=4)"),
         (Advice::ResetDevice(3), "gpuws --sim a reset 3"),
         (Advice::AllowMoreTime, "gpuws --sim a --deadline 120 doctor"),
         (Advice::LoadDriver, "sudo modprobe nvidia"),
@@ -212,7 +215,7 @@ fn report_proves_no_effect_on_targets_ended_before_signals() {
         signals: signals.to_vec(),
         outcome,
     };
-    let told = |action| {
+    let reported = |action| {
         let freed = Freed {
             device: device.clone(),
             before: mib(4),
@@ -225,12 +228,12 @@ fn report_proves_no_effect_on_targets_ended_before_signals() {
             came_back: false,
         };
         let report = Report { actions: vec![action], memory: vec![freed], ..Report::nothing() };
-        let told = wording::reap::report(&report);
-        told.iter().map(|part| format!("{}{}", part.head.text(), part.text)).collect::<Vec<_>>()
+        let reported = wording::reap::report(&report);
+        reported.iter().map(|part| format!("{}{}", part.head.text(), part.text)).collect::<Vec<_>>()
     };
-    let gone = told(action(&[], Outcome::AlreadyGone));
+    let gone = reported(action(&[], Outcome::AlreadyGone));
     assert_eq!(gone, ["GPU 0: 4 MiB in use; no signal was sent"]);
-    let ended = told(action(&[Signal::Term], Outcome::Ended { after_ms: 9 }));
+    let ended = reported(action(&[Signal::Term], Outcome::Ended { after_ms: 9 }));
     assert_eq!(ended, ["GPU 0: 4 → 4 MiB   was not freed"]);
 }
 
@@ -267,9 +270,9 @@ fn every_reason_against_a_device_is_shown() {
         ),
         (Passed::Barred(Bar::UsersUnknown(Absent::TooOld)), "users unknown: driver too old"),
         (Passed::Barred(Bar::NameUnknown), "no unique UUID"),
-        (Passed::Barred(Bar::MigMode), "MIG is enabled; claim a MIG device with --mig"),
+        (Passed::Barred(Bar::Partitioned), "MIG is enabled; claim a MIG device with --mig"),
         (
-            Passed::Barred(Bar::MigAlone),
+            Passed::Barred(Bar::PartitionAlone),
             "CUDA exposes one MIG device and no other GPU to a program",
         ),
         (Passed::NotAmong, "not in the requested set"),
@@ -310,7 +313,7 @@ fn reasons_are_shown_once_with_their_devices() {
 #[test]
 fn every_fault_has_a_meaning_and_a_remedy() {
     use ErrorKind::{Device, Machine};
-    let told = [
+    let kinds = [
         Machine(MachineFault::NoLibrary),
         Machine(MachineFault::DriverNotLoaded),
         Machine(MachineFault::VersionMismatch),
@@ -321,9 +324,9 @@ fn every_fault_has_a_meaning_and_a_remedy() {
         Device(DeviceFault::ResetRequired),
         Device(DeviceFault::InsufficientPower),
     ];
-    let meanings: BTreeSet<&str> = told.iter().filter_map(|kind| fault::meaning(*kind)).collect();
-    let remedies: BTreeSet<&str> = told.iter().filter_map(|kind| fault::remedy(*kind)).collect();
-    assert_eq!((meanings.len(), remedies.len()), (told.len(), told.len()));
+    let meanings: BTreeSet<&str> = kinds.iter().filter_map(|kind| fault::meaning(*kind)).collect();
+    let remedies: BTreeSet<&str> = kinds.iter().filter_map(|kind| fault::remedy(*kind)).collect();
+    assert_eq!((meanings.len(), remedies.len()), (kinds.len(), kinds.len()));
     let interrupt = Device(DeviceFault::Interrupt);
     assert!(fault::meaning(interrupt).is_some() && fault::remedy(interrupt).is_none());
     assert!(fault::meaning(ErrorKind::Io).is_none() && fault::remedy(ErrorKind::Io).is_none());
@@ -376,10 +379,14 @@ fn obstacles_to_a_reset_are_shown_with_a_command() {
         (Unknown::NoFile, "the GPU's device file does not exist", "sudo gpuws doctor"),
         (
             Unknown::Links,
-            "cannot tell which GPUs share NVLink and would be reset together",
+            "cannot determine which GPUs share NVLink and would be reset together",
             "nvidia-smi topo -m",
         ),
-        (Unknown::Holders, "cannot read who has the device files open", "sudo gpuws doctor"),
+        (
+            Unknown::Holders,
+            "cannot determine which processes have the device files open",
+            "sudo gpuws doctor",
+        ),
         (Unknown::Unread(1), "1 process could not be inspected", "run the same command with sudo"),
         (
             Unknown::Unread(2),
@@ -393,7 +400,7 @@ fn obstacles_to_a_reset_are_shown_with_a_command() {
         ),
     ] {
         assert_eq!((reset::why(unknown).as_str(), reset::remedy(unknown, false)), (why, remedy));
-        assert!(!reset::remedy(unknown, true).contains("sudo"), "root is not told to be root");
+        assert!(!reset::remedy(unknown, true).contains("sudo"), "root needs no hint to be root");
     }
     for (way, command) in [
         (Way::Diagnose(2), "gpuws --sim a doctor --gpu 2"),

@@ -20,8 +20,8 @@ fn job() -> Job {
 /// Cleans the devices of job 7, and returns the result and the reasons that were reported
 /// meanwhile.
 fn clean(world: &World, slurm: &FakeSlurm, phase: Phase) -> (Cleaned, Vec<Option<String>>) {
-    let (done, told) = try_clean(world, slurm, phase);
-    (done.unwrap(), told)
+    let (done, notified) = try_clean(world, slurm, phase);
+    (done.unwrap(), notified)
 }
 
 fn try_clean(
@@ -45,14 +45,14 @@ fn try_clean_watching(
     let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0", &drivers());
     let grace = Duration::from_secs(5);
     let cleaner = Cleaner { ports, slurm, guard: &guard, node: "n1", devices: &devices, grace };
-    let mut told = Vec::new();
-    let mut tell = |reason: Option<String>| told.push(reason);
+    let mut notified = Vec::new();
+    let mut notify = |reason: Option<String>| notified.push(reason);
     let token = ActToken::user_confirmed();
-    let done = cleaner.clean(&job(), phase, &token, &mut tell, &mut |event| {
+    let done = cleaner.clean(&job(), phase, &token, &mut notify, &mut |event| {
         watch(event);
         ControlFlow::Continue(())
     });
-    (done, told)
+    (done, notified)
 }
 
 fn reason_of(cleaned: &Cleaned) -> Option<String> {
@@ -67,10 +67,10 @@ fn marked_process_is_ended_and_the_controller_is_not_asked() {
     let other_user = FakeProcess { mark: Some("7"), ..process(4714, 1001) };
     let world = World::new(vec![marked, worker, other_job, other_user]);
     let slurm = FakeSlurm::default();
-    let (cleaned, told) = clean(&world, &slurm, Phase::After);
+    let (cleaned, notified) = clean(&world, &slurm, Phase::After);
     assert_eq!(world.signalled(), [(4711, Signal::Term), (4712, Signal::Term)]);
     assert_eq!(reason_of(&cleaned), None);
-    assert_eq!(told[1].as_deref(), Some("gpuws: GPU 0 held by 4711"));
+    assert_eq!(notified[1].as_deref(), Some("gpuws: GPU 0 held by 4711"));
     assert!(slurm.asked().iter().all(|asked| asked == "listpids"), "{:?}", slurm.asked());
     let lines = journal_lines(&world);
     assert!(lines[0].contains(r#""membership":{"job":{"id":"7","uid":1000}}"#), "{lines:?}");
@@ -151,10 +151,10 @@ fn process_tracked_for_the_ended_job_is_left_over() {
         is_away: true,
         ..FakeSlurm::default()
     };
-    let (cleaned, told) = clean(&world, &slurm, Phase::After);
+    let (cleaned, notified) = clean(&world, &slurm, Phase::After);
     let signalled: Vec<u32> = world.signalled().iter().map(|(pid, _)| *pid).collect();
     assert_eq!(signalled, [4711, 4712, 4713]);
-    assert_eq!(told[1].as_deref(), Some("gpuws: GPU 0 held by 4711, 4713"));
+    assert_eq!(notified[1].as_deref(), Some("gpuws: GPU 0 held by 4711, 4713"));
     assert_eq!(reason_of(&cleaned), None);
 }
 
@@ -163,13 +163,13 @@ fn leftover_is_reported_and_ended_before_controller_query() {
     let marked = FakeProcess { mark: Some("7"), ..device(4711, 1000) };
     let world = World::new(vec![marked, device(4712, 5000)]);
     let slurm = FakeSlurm { signals: Some(world.signals.clone()), ..FakeSlurm::default() };
-    let (cleaned, told) = clean(&world, &slurm, Phase::After);
+    let (cleaned, notified) = clean(&world, &slurm, Phase::After);
     // Each gets the grace period to end by itself.
     assert_eq!(world.signalled(), [(4711, Signal::Term), (4712, Signal::Term)]);
     let held = |pid: u32| Some(format!("gpuws: GPU 0 held by {pid}"));
     // This is the reason during the scan: a scan that does not end frees no device.
     let unchecked = Some("gpuws: GPU 0 not checked in time".to_owned());
-    let mut changes = told;
+    let mut changes = notified;
     changes.dedup();
     let expected = [unchecked.clone(), held(4711), None, unchecked, held(4712), None];
     assert_eq!(changes, expected);
@@ -205,9 +205,9 @@ fn process_that_slurm_has_started_meanwhile_is_spared() {
 #[test]
 fn failed_scan_does_not_drain() {
     let world = World { is_unreadable: true, ..World::new(vec![device(4711, 1000)]) };
-    let (done, told) = try_clean(&world, &FakeSlurm::default(), Phase::Before);
+    let (done, notified) = try_clean(&world, &FakeSlurm::default(), Phase::Before);
     assert!(done.is_err());
-    assert_eq!(told, [Some("gpuws: GPU 0 not checked in time".to_owned()), None]);
+    assert_eq!(notified, [Some("gpuws: GPU 0 not checked in time".to_owned()), None]);
 }
 
 #[test]
@@ -327,10 +327,10 @@ fn unfreed_memory_is_named() {
     {
         let marked = FakeProcess { mark: Some("7"), ..device(4711, 1000) };
         let world = World { driver: Some(comes_back), ..World::new(vec![marked]) };
-        let (cleaned, told) = clean(&world, &FakeSlurm::default(), Phase::After);
+        let (cleaned, notified) = clean(&world, &FakeSlurm::default(), Phase::After);
         assert_eq!(world.signalled(), [(4711, Signal::Term)]);
         assert_eq!(reason_of(&cleaned).as_deref(), expected);
-        assert_eq!(told[1].as_deref(), Some("gpuws: GPU 3 9000 MiB held by 4711"));
+        assert_eq!(notified[1].as_deref(), Some("gpuws: GPU 3 9000 MiB held by 4711"));
     }
 }
 
@@ -341,9 +341,9 @@ fn health_check_names_holders_of_devices_without_a_job() {
     let journal = world.journal();
     let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
     let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0", &drivers());
-    let mut told = Vec::new();
+    let mut notified = Vec::new();
     let mut check = |slurm: &FakeSlurm| {
-        health(ports, slurm, "n1", &devices, &mut |reason| told.push(reason))
+        health(ports, slurm, "n1", &devices, &mut |reason| notified.push(reason))
             .map(|found| found.held)
     };
     let expected = HeldDevice { index: 0, used: None, pids: vec![Pid(4711)] };
@@ -354,8 +354,8 @@ fn health_check_names_holders_of_devices_without_a_job() {
     // If the first scan does not end, or the second; the query to the controller does not count as
     // a scan.
     let unchecked = || Some("gpuws: GPU 0 not checked in time".to_owned());
-    let look = [unchecked(), None];
-    assert_eq!(told, [&look[..]; 5].concat(), "two looks twice, and one without an answer");
+    let scan = [unchecked(), None];
+    assert_eq!(notified, [&scan[..]; 5].concat(), "two looks twice, and one without an answer");
     assert_eq!(world.signalled(), []);
 }
 

@@ -249,7 +249,7 @@ fn handle(
     };
     let known = process.clone();
     let there = is_there.clone();
-    handle.expect_look().returning(move || match there() {
+    handle.expect_info().returning(move || match there() {
         true => Ok(known.info()),
         false => Err(gone(Pid(pid))),
     });

@@ -163,8 +163,9 @@ impl Isolated {
     /// # Errors
     /// `Io` if the supervisor cannot be started.
     pub fn start(&self, supervisors: &dyn Supervisors) -> Result<Isolation> {
-        let order = serde_json::to_vec(&self.order)
-            .map_err(|error| Error::new(ErrorKind::Invalid, "word an order").with_source(error))?;
+        let order = serde_json::to_vec(&self.order).map_err(|error| {
+            Error::new(ErrorKind::Invalid, "format an order").with_source(error)
+        })?;
         let supervisor = supervisors.start(&order, &self.input)?;
         Ok(Isolation { supervisor: Some(supervisor), is_entry: self.order.is_entry })
     }
@@ -232,7 +233,7 @@ impl Isolation {
         let Some(mut supervisor) = self.supervisor.take() else { return Err(lost("it is gone")) };
         let sent = supervisor.wait().map_err(IsolatedError::Lost)?;
         if !sent.complete {
-            return Err(lost("it was ended externally"));
+            return Err(lost("it was killed externally"));
         }
         let said = serde_json::from_slice(&sent.report);
         let report = match said.map_err(|error| lost(&error.to_string()))? {

@@ -34,7 +34,7 @@ pub fn supervise(
 ) -> Result<Vec<u8>> {
     let invalid = |error| Error::new(ErrorKind::Invalid, "read an order").with_source(error);
     let order: Order = serde_json::from_slice(order).map_err(invalid)?;
-    let itself = || Error::new(ErrorKind::Invalid, "find the own process");
+    let itself = || Error::new(ErrorKind::Invalid, "find this process");
     let root = *ports.host.own_ancestry()?.first().ok_or_else(itself)?;
     let mut set = order.set;
     set.push((RESULT.into(), result.into()));
@@ -93,5 +93,5 @@ pub fn not_started(error: &Error) -> Result<Vec<u8>> {
 
 fn worded(said: &Said) -> Result<Vec<u8>> {
     serde_json::to_vec(said)
-        .map_err(|error| Error::new(ErrorKind::Invalid, "word a report").with_source(error))
+        .map_err(|error| Error::new(ErrorKind::Invalid, "format a report").with_source(error))
 }

@@ -8,3 +8,4 @@ mod offers;
 mod release;
 mod run;
 mod take;
+mod visible;

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 /// Two whole devices, and a third one that is divided into two MIG devices.
 fn machine() -> Inventory {
     let world = World::new(3);
-    world.state().devices[2].mig_enabled = Ok(true);
+    world.state().devices[2].partitioned = Ok(true);
     world.state().devices[2].mig = vec![(1, 8_000, vec![]), (2, 4_000, vec![])];
-    look_at_devices(&world, &world, Groups::NONE)
+    take_inventory(&world, &world, Groups::NONE)
 }
 
 fn selectors(names: &[&str]) -> Vec<Selector> {
@@ -20,7 +20,8 @@ fn selectors(names: &[&str]) -> Vec<Selector> {
 
 /// The devices among which a claim on these names chooses.
 fn among(machine: &Inventory, names: &[&str], mig: bool) -> Result<Vec<DeviceUuid>, NarrowError> {
-    let named = NamedDevices { among: &selectors(names), except: &[], required: &[], mig };
+    let named =
+        NamedDevices { among: &selectors(names), except: &[], required: &[], partitions: mig };
     narrowed(Claim::whole(1), &named, &|| machine, &|_| None, &BTreeMap::new)
         .map(|(claim, _)| claim.among)
 }
@@ -46,7 +47,8 @@ fn names_select_whole_devices_or_their_mig_devices() {
 fn each_list_of_names_restricts_claim() {
     let machine = machine();
     let (among, except, required) = (selectors(&["0"]), selectors(&["1"]), selectors(&["2"]));
-    let named = NamedDevices { among: &among, except: &except, required: &required, mig: false };
+    let named =
+        NamedDevices { among: &among, except: &except, required: &required, partitions: false };
     let (claim, _) =
         narrowed(Claim::whole(1), &named, &|| &machine, &|_| None, &BTreeMap::new).unwrap();
     assert_eq!(claim.among, [uuid(0)]);
@@ -67,7 +69,8 @@ fn names_without_a_claim_are_refused_with_reason() {
     let silent = Inventory::failed(&error);
     assert_eq!(refused(&silent, &["0"], false), "initialise NVML");
 
-    let named = NamedDevices { among: &selectors(&["1"]), except: &[], required: &[], mig: false };
+    let named =
+        NamedDevices { among: &selectors(&["1"]), except: &[], required: &[], partitions: false };
     let visible = |name: &str| (name == "CUDA_VISIBLE_DEVICES").then(|| "GPU-0".into());
     let machine = machine();
     let nothing = narrowed(Claim::whole(1), &named, &|| &machine, &visible, &BTreeMap::new);
@@ -88,14 +91,14 @@ fn range_with_lost_device_means_the_others() {
         assert_eq!(among(&machine, names, false).unwrap_err().to_string(), refused, "{names:?}");
     }
     let required = selectors(&["0-1"]);
-    let named = NamedDevices { among: &[], except: &[], required: &required, mig: false };
+    let named = NamedDevices { among: &[], except: &[], required: &required, partitions: false };
     let with_all = narrowed(Claim::whole(2), &named, &|| &machine, &|_| None, &BTreeMap::new);
     assert_eq!(with_all.unwrap_err().to_string(), refused, "the claim needs every one of them");
 }
 
 #[test]
 fn claim_without_names_does_not_query_machine() {
-    let named = NamedDevices { among: &[], except: &[], required: &[], mig: false };
+    let named = NamedDevices { among: &[], except: &[], required: &[], partitions: false };
     let machine = || -> &'static Inventory { panic!("the machine was queried") };
     let (claim, _) =
         narrowed(Claim::whole(2), &named, &machine, &|_| None, &BTreeMap::new).unwrap();

@@ -1,12 +1,15 @@
 //! The offers to a claim: why a device is excluded, and how much memory is left on it.
 
 use crate::fake::*;
+use gpu_core::visible::{Form, Grammar, cuda::Cuda};
 use gpu_core::*;
 use gpu_placement::{Bar, Offer};
-use gpu_steward::{ClaimSurroundings, DeviceLeases, Scene, Wants, offers, users_within_lease};
+use gpu_steward::{
+    ClaimContext, ClaimSurroundings, DeviceLeases, Wants, offers, users_within_lease,
+};
 
-fn scene(world: &World) -> Scene {
-    Scene::look(&world.ports(), Wants::default())
+fn context(world: &World) -> ClaimContext {
+    ClaimContext::observe(&world.ports(), Wants::default())
 }
 
 fn offered(
@@ -15,7 +18,7 @@ fn offered(
     parent: Option<&LeaseEntry>,
     leases: &[LeaseEntry],
 ) -> Vec<Offer> {
-    offers(&scene(world), claim, ClaimSurroundings { parent, leases, waiting: &[] })
+    offers(&context(world), claim, ClaimSurroundings { parent, leases, waiting: &[] })
 }
 
 /// Returns why the first device is not available, and how many MiB of it a share may have.
@@ -94,6 +97,32 @@ fn unleased_process_makes_device_ineligible_but_services_do_not() {
 }
 
 #[test]
+fn unlisted_user_bars_a_device_that_does_not_show_its_memory() {
+    for kind in [MemoryKind::Host, MemoryKind::VirtualGpu, MemoryKind::NumaNode(Some(1))] {
+        let world = World::new(1);
+        world.state().add(process(100, 2, "python"));
+        world.state().devices[0].kind = kind;
+        assert_eq!(first(&world, &whole(), &[]).0, None, "{kind:?}");
+        world.state().devices[0].open = vec![100];
+        assert_eq!(first(&world, &whole(), &[]).0, outsider(100, "python"), "{kind:?}");
+        // The process of a lease on a share is not in the way of another share.
+        let its = share(lease("x", 0, 100, &[0]), 1_000);
+        assert_eq!(first(&world, &some(1_000), &[its]).0, None, "{kind:?}");
+    }
+}
+
+#[test]
+fn integrated_devices_share_one_account_of_the_host() {
+    let world = World::new(2);
+    world.state().devices.iter_mut().for_each(|device| device.kind = MemoryKind::Host);
+    // A quarter, at most 16 GiB, stays with the host.
+    let all = 64_000 - 16_000;
+    assert_eq!(first(&world, &some(1_000), &[]), (None, all));
+    let other = share(lease("x", 0, 2, &[1]), 30_000);
+    assert_eq!(first(&world, &some(1_000), &[other]), (None, all - 30_000), "on the other device");
+}
+
+#[test]
 fn fake_daemon_makes_device_ineligible_by_executable_or_memory() {
     let named = |executable: Reading<Box<Executable>>, mib: u64| {
         let world = World::new(1);
@@ -146,11 +175,11 @@ fn silent_or_unnamed_device_is_ineligible() {
 fn mig_device_without_uuid_is_not_taken_for_a_whole_device() {
     let world = World::new(1);
     world.state().devices[0].mig = vec![(1, 4_000, Vec::new())];
-    world.state().devices[0].mig_enabled = Ok(true);
+    world.state().devices[0].partitioned = Ok(true);
     world.state().devices[0].names_mig = false;
     let bars: Vec<_> =
         offered(&world, &whole(), None, &[]).into_iter().map(|offer| offer.bar).collect();
-    assert_eq!(bars, [Some(Bar::MigMode)]);
+    assert_eq!(bars, [Some(Bar::Partitioned)]);
 }
 
 #[test]
@@ -173,37 +202,37 @@ fn device_without_uuid_is_leased_by_its_address() {
     }
     let held = second(key.0.clone());
     let leases = DeviceLeases::recorded(Ok(vec![held.clone()]));
-    let scene = scene(&world);
-    let on = |at: usize| leases.on(&scene.snapshot.devices[at]).count();
+    let context = context(&world);
+    let on = |at: usize| leases.on(&context.snapshot.devices[at]).count();
     assert_eq!((on(0), on(1)), (0, 1));
-    assert_eq!(scene.device(&key).map(|id| id.index), Some(1));
+    assert_eq!(context.device(&key).map(|id| id.index), Some(1));
     let claim = Claim { required: vec![key.clone()], ..whole() };
     let choice = gpu_placement::choose(&claim, &offered(&world, &claim, None, &[]), None).unwrap();
     assert_eq!(choice.devices, [1]);
     // Its job can see it by index alone.
-    let shown = gpu_core::visible::write(&[key], Default::default(), &scene.snapshot.devices);
+    let shown = Cuda.write(&[key], Form::Uuid, &context.snapshot.devices);
     assert_eq!(shown.unwrap(), "1");
 }
 
 #[test]
 fn mig_enabled_device_is_not_offered_whole() {
     let world = World::new(2);
-    world.state().devices[0].mig_enabled = Ok(true);
+    world.state().devices[0].partitioned = Ok(true);
     world.state().devices[0].mig = vec![(1, 8_000, vec![])];
     for claim in [whole(), some(100), Claim { accept_used: true, ..whole() }] {
         let offers = offered(&world, &claim, None, &[]);
         let bars: Vec<_> = offers.iter().map(|offer| offer.bar.clone()).collect();
-        assert_eq!(bars, [Some(Bar::MigMode), None]);
+        assert_eq!(bars, [Some(Bar::Partitioned), None]);
     }
-    assert!(Bar::MigMode.is_lasting(), "nobody waits for it");
+    assert!(Bar::Partitioned.is_lasting(), "no claim waits for it");
     // Neither the mode alone nor a part alone leaves it whole.
     world.state().devices[0].mig.clear();
     let empty = "MIG enabled without an instance: CUDA sees no device".to_owned();
     assert_eq!(first(&world, &whole(), &[]).0, Some(Bar::Unfit(empty)));
-    world.state().devices[0].mig_enabled = Ok(false);
+    world.state().devices[0].partitioned = Ok(false);
     assert_eq!(first(&world, &whole(), &[]).0, None);
     world.state().devices[0].mig = vec![(1, 8_000, vec![])];
-    assert_eq!(first(&world, &whole(), &[]).0, Some(Bar::MigMode));
+    assert_eq!(first(&world, &whole(), &[]).0, Some(Bar::Partitioned));
 }
 
 #[test]
@@ -211,7 +240,7 @@ fn defective_device_is_granted_only_if_named() {
     let world = World::new(2);
     world.state().devices[0].uncorrected = 7;
     let bar = Bar::Unfit("7 uncorrected memory errors".to_owned());
-    assert!(bar.is_lasting(), "nobody waits for it");
+    assert!(bar.is_lasting(), "no claim waits for it");
     let unfit = Some(bar);
     let own = DeviceUuid("GPU-0".into());
     let among = Claim { among: vec![own.clone()], ..whole() };
@@ -245,7 +274,7 @@ fn defective_device_is_granted_only_if_named() {
 /// A machine whose first device is divided into two MIG devices, and whose second is whole.
 fn divided() -> World {
     let world = World::new(2);
-    world.state().devices[0].mig_enabled = Ok(true);
+    world.state().devices[0].partitioned = Ok(true);
     world.state().devices[0].mig = vec![(1, 8_000, vec![200]), (2, 4_000, vec![])];
     world
 }
@@ -273,9 +302,9 @@ fn named_mig_device_is_offered() {
     assert!(part.capacity.unwrap() > Bytes::from_mib(3_000), "{:?}", part.capacity);
 
     assert_eq!(of_mig(&world, whole(), &[]), [None, None]);
-    let both = [Some(Bar::MigAlone), Some(Bar::MigAlone)];
+    let both = [Some(Bar::PartitionAlone), Some(Bar::PartitionAlone)];
     assert_eq!(of_mig(&world, Claim::whole(2), &[]), both);
-    assert!(Bar::MigAlone.is_lasting(), "nobody waits for it");
+    assert!(Bar::PartitionAlone.is_lasting(), "no claim waits for it");
 }
 
 #[test]
@@ -323,7 +352,7 @@ fn device_with_unknown_mig_mode_is_ineligible() {
         (Absent::TooOld, false),
     ] {
         let world = World::new(2);
-        world.state().devices[0].mig_enabled = Err(absent);
+        world.state().devices[0].partitioned = Err(absent);
         for claim in [whole(), some(100), Claim { accept_used: true, ..whole() }] {
             let offers = offered(&world, &claim, None, &[]);
             let fault = match &offers[0].bar {
@@ -336,15 +365,15 @@ fn device_with_unknown_mig_mode_is_ineligible() {
         }
         // Its MIG devices are visible, but the mode is unknown.
         world.state().devices[0].mig = vec![(1, 8_000, vec![])];
-        assert_eq!(first(&world, &whole(), &[]).0, Some(Bar::MigMode));
+        assert_eq!(first(&world, &whole(), &[]).0, Some(Bar::Partitioned));
     }
 }
 
 #[test]
 fn lease_on_unseen_mig_device_blocks_whole_device() {
     let world = World::new(4);
-    world.state().devices[2].mig_enabled = Err(Absent::NotSupported);
-    world.state().devices[3].mig_enabled = Ok(true);
+    world.state().devices[2].partitioned = Err(Absent::NotSupported);
+    world.state().devices[3].partitioned = Ok(true);
     world.state().devices[3].mig = vec![(1, 8_000, vec![])];
     let on_part = |part: u32, of: &[u32]| LeaseEntry {
         devices: vec![mig_uuid(part)],
@@ -357,10 +386,14 @@ fn lease_on_unseen_mig_device_blocks_whole_device() {
             let offers = offered(&world, &claim, None, &[lease]);
             offers.into_iter().map(|offer| offer.bar).collect::<Vec<_>>()
         };
-        let mig = || Some(Bar::MigMode);
+        let mig = || Some(Bar::Partitioned);
         let whose = "it may be of any that can be divided";
         assert_eq!(bars(on_part(9, &[])), [leased(), leased(), None, mig()], "{whose}");
-        assert_eq!(bars(on_part(9, &[1])), [None, leased(), None, mig()], "whose it was is told");
+        assert_eq!(
+            bars(on_part(9, &[1])),
+            [None, leased(), None, mig()],
+            "the lease names its owner"
+        );
         assert_eq!(bars(on_part(1, &[3])), [None, None, None, mig()], "it is seen");
         assert_eq!(bars(on_part(1, &[])), [None, None, None, mig()], "it is seen");
     }
@@ -384,12 +417,12 @@ fn whole_lease_excludes_others_and_share_leaves_room() {
 fn waiting_claims_are_distinguished_from_leases() {
     let world = World::new(1);
     let waits = lease("w", 1, 100, &[0]);
-    let beside = ClaimSurroundings {
+    let surroundings = ClaimSurroundings {
         parent: None,
         leases: std::slice::from_ref(&waits),
         waiting: std::slice::from_ref(&waits.id),
     };
-    let offers = offers(&scene(&world), &whole(), beside);
+    let offers = offers(&context(&world), &whole(), surroundings);
     let expected = Bar::Reserved { waiter: waits.id.clone(), owner: 1000 };
     assert_eq!(offers[0].bar, Some(expected));
 }
@@ -477,10 +510,10 @@ fn job_sees_outsiders_on_its_whole_device() {
     let own = lease("own", 1, SELF, &[0]);
     let others = lease("other", 2, 70, &[0]);
     let users = |own: &LeaseEntry| -> Vec<u32> {
-        let (scene, leases) = (scene(&world), [own.clone(), others.clone()]);
+        let (context, leases) = (context(&world), [own.clone(), others.clone()]);
         let is_placeholder = |info: &ProcessInfo| info.key.pid == Pid(61);
-        let device = &scene.snapshot.devices[0];
-        let users = users_within_lease(&scene, device, own, &leases, is_placeholder);
+        let device = &context.snapshot.devices[0];
+        let users = users_within_lease(&context, device, own, &leases, is_placeholder);
         users.into_iter().map(|pid| pid.0).collect()
     };
     assert_eq!(users(&own), [60, 100]);
@@ -495,7 +528,7 @@ fn job_sees_outsiders_on_its_whole_device() {
 fn mig_device_of_merged_leases_is_not_free() {
     let world = divided();
     world.state().devices[0].mig[0].2.clear();
-    let snapshot = scene(&world).snapshot;
+    let snapshot = context(&world).snapshot;
     let usage = gpu_reaper::Usage::of(&snapshot);
     let free =
         |leases: Vec<LeaseEntry>| DeviceLeases::recorded(Ok(leases)).free_parts(&snapshot, &usage);

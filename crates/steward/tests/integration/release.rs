@@ -40,7 +40,7 @@ fn keepers(world: &World, entry: &LeaseEntry) -> LeaseKeepers {
 fn described(keepers: LeaseKeepers) -> String {
     match keepers {
         LeaseKeepers::Holders(holders) => {
-            let pids: Vec<u32> = holders.iter().map(|it| it.look().unwrap().key.pid.0).collect();
+            let pids: Vec<u32> = holders.iter().map(|it| it.info().unwrap().key.pid.0).collect();
             format!("holders {pids:?}")
         }
         LeaseKeepers::Run(pid) => format!("run {pid}"),

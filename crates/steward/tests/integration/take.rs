@@ -4,8 +4,8 @@ use crate::fake::*;
 use gpu_core::*;
 use gpu_placement::{Bar, Passed, Refusal};
 use gpu_steward::{
-    DeviceLeases, Grant, NotGranted, Request, Scene, Wait, WaitReason, Wants, listing, offered,
-    own_lease, preview, take,
+    ClaimContext, DeviceLeases, Grant, NotGranted, Request, Wait, WaitReason, Wants, listing,
+    offered, own_lease, preview, take,
 };
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -54,8 +54,8 @@ fn offers_exclude_leased_devices_and_granted_shares() {
     world.state().leases.push(lease("whole", 1, 100, &[0]));
     world.state().leases.push(share(lease("part", 1, 200, &[1]), 4_000));
     let claim = Claim { share: Share::Memory(Bytes(1)), accept_used: true, ..Claim::whole(1) };
-    let (offers, scene) = offered(&request(claim, Wait::No), &world.ports()).unwrap();
-    assert_eq!((offers.len(), scene.snapshot.devices.len()), (3, 3));
+    let (offers, context) = offered(&request(claim, Wait::No), &world.ports()).unwrap();
+    assert_eq!((offers.len(), context.snapshot.devices.len()), (3, 3));
     assert!(matches!(offers[0].bar, Some(Bar::Leased { .. })), "{offers:?}");
     assert_eq!((&offers[1].bar, &offers[2].bar), (&None, &None));
     let room = |at: usize| offers[at].room.unwrap();
@@ -145,7 +145,7 @@ fn defect_of_named_device_is_reported_with_its_grant() {
     assert_eq!(bars(&named), [unfit("7 uncorrected memory errors")]);
     let other = taken(&world, Claim::whole(1), Wait::No).unwrap();
     assert_eq!(indexes(&other.devices), [1]);
-    assert_eq!(bars(&other), [unfit("100 % busy, and no process uses it")]);
+    assert_eq!(bars(&other), [unfit("100 % busy, but no process uses it")]);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn logged_error_of_device_is_reported_with_its_grant() {
     };
     let [Bar::Unfit(text)] = &reported(62, 0)[..] else { panic!("nothing is reported") };
     assert!(text.starts_with("Xid 62: the power management firmware halted"), "{text}");
-    assert_eq!(reported(31, 0), [], "most often a fault of the program");
+    assert_eq!(reported(31, 0), [], "usually a bug in the program");
     assert_eq!(reported(95, 0), [], "the device reports no memory error now");
     assert_eq!(reported(62, 1), [], "another device");
 }
@@ -338,7 +338,7 @@ fn inheritor_of_lease_file_claims_within_it() {
 #[test]
 fn earlier_claim_reserves_only_usable_devices() {
     let world = World::new(3);
-    world.state().devices[0].mig_enabled = Ok(true);
+    world.state().devices[0].partitioned = Ok(true);
     world.state().leases.push(lease("other", 1, 100, &[1]));
     let early =
         LeaseEntry { claim: Claim::whole(2), devices: vec![], ..lease("early", 2, 110, &[]) };
@@ -353,7 +353,7 @@ fn earlier_claim_reserves_only_usable_devices() {
 fn lease_on_mig_device_names_its_gpu() {
     let world = World::new(2);
     for (device, instance) in [(0, 1), (1, 2)] {
-        world.state().devices[device].mig_enabled = Ok(true);
+        world.state().devices[device].partitioned = Ok(true);
         world.state().devices[device].mig = vec![(instance, 8_000, vec![])];
     }
     for (instance, gpu) in [(1, 0), (2, 1)] {
@@ -406,9 +406,9 @@ fn no_process_descends_from_a_pid_of_another_namespace() {
     world.state().add(process(100, SELF, "python"));
     world.state().uses(100, 0, 900);
     let descends = || {
-        let look = Scene::look(&world.ports(), Wants::default()).snapshot;
-        let look = Snapshot { processes: known(&world), ..look };
-        gpu_steward::descends(&look, Pid(100), &key(SELF))
+        let snapshot = ClaimContext::observe(&world.ports(), Wants::default()).snapshot;
+        let snapshot = Snapshot { processes: known(&world), ..snapshot };
+        gpu_steward::descends(&snapshot, Pid(100), &key(SELF))
     };
     assert!(descends());
     world.state().sees_host_pids = false;
@@ -455,10 +455,10 @@ fn refusals_are_described_in_words() {
 fn device_is_free_without_user_and_lease() {
     let world = World::new(2);
     let is_free = || {
-        let scene = Scene::look(&world.ports(), Wants::default());
+        let context = ClaimContext::observe(&world.ports(), Wants::default());
         let leases = DeviceLeases::read(&world);
-        let devices = &scene.snapshot.devices;
-        devices.iter().map(|device| leases.is_free(device, &scene.usage)).collect::<Vec<_>>()
+        let devices = &context.snapshot.devices;
+        devices.iter().map(|device| leases.is_free(device, &context.usage)).collect::<Vec<_>>()
     };
     assert_eq!(is_free(), [true, true]);
     world.state().leases.push(lease("other", 1, 100, &[0]));
@@ -491,8 +491,8 @@ fn process_with_a_new_lease_is_not_called_idle() {
     let world = World::new(2);
     world.state().add(process(100, SELF, "python"));
     world.state().uses(100, 0, 9_000);
-    let scene = Scene::look(&world.ports(), Wants::default());
-    let mut now = Snapshot { processes: known(&world), ..scene.snapshot };
+    let context = ClaimContext::observe(&world.ports(), Wants::default());
+    let mut now = Snapshot { processes: known(&world), ..context.snapshot };
     let hour = 3_600_000;
     now.taken_at = Timestamp(2 * hour);
     for device in &mut now.devices {

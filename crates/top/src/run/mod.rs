@@ -14,11 +14,12 @@ use crate::event::Event;
 use crate::frame::Frame;
 use crate::inquiry::{Inquiry, Inspector};
 use crate::options::Options;
+use crate::pages::{Page, Pages};
 use crate::replay::{Control, Player, Recording};
 use crate::state::{Effect, State};
 use crate::stops::{self, Stops};
 use crate::terminal::Screen;
-use crate::view::view;
+use crate::view::{view, view_pages};
 use gpu_core::{Clock, Timestamp};
 use gpu_report::wording::reap::Paragraph;
 use rustix::io::Errno;
@@ -44,9 +45,9 @@ pub struct Settings {
 
 /// The source of frames.
 pub enum Frames {
-    /// Takes a snapshot. It is called on a separate thread, the interval after each previous call,
-    /// and may block.
-    Looks(Box<dyn FnMut() -> Frame + Send>),
+    /// Takes a snapshot, with the values of [`more`](crate::more) if its argument is true. It is
+    /// called on a separate thread, the interval after each previous call, and may block.
+    Live(Box<dyn FnMut(bool) -> Frame + Send>),
     /// A recording, played at this speed from this time, or else from its beginning.
     Recording(Box<dyn Recording>, Option<Timestamp>, f64),
 }
@@ -84,7 +85,7 @@ pub struct Left {
 enum Message {
     Event(Event),
     /// A snapshot is in the slot.
-    Look,
+    Snapshot,
     /// A snapshot waits for this.
     Stalled(String),
     Signal(i32),
@@ -151,31 +152,23 @@ impl Top {
         clock: Arc<dyn Clock>,
         machine: Machine,
     ) -> io::Result<Left> {
-        let Top { sender, receiver } = self;
         let Machine { frames, ender, inspector } = machine;
         settings.options.replays = matches!(frames, Frames::Recording(..));
         settings.options.can_end = ender.is_some();
         settings.options.can_ask = inspector.is_some();
-        let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT])?;
-        let stops = Stops::block()?;
-        let screen = Screen::take(settings.mouse)?;
         let (slot, stop) = (Slot::default(), Arc::<AtomicBool>::default());
-        let signals = watch_signals(signals, stop.clone(), sender.clone(), clock.clone());
-        spawn("signals", &sender, signals)?;
-        spawn("input", &sender, read_input(sender.clone()))?;
-        let to_main = sender.clone();
-        spawn("stops", &sender, || {
-            stops.watch(move || {
-                // Without a main loop the program ends.
-                let _ = to_main.send(Message::Signal(SIGCONT));
-            });
-        })?;
+        let more = Arc::new(AtomicBool::new(settings.options.more));
+        let (screen, size) = self.take_terminal(settings.mouse, &stop, &clock)?;
+        let Top { sender, receiver } = self;
         let (player, controls) = channel();
         match frames {
-            Frames::Looks(look) => {
+            Frames::Live(mut take_frame) => {
+                settings.options.interval = settings.interval;
                 let (slot, to_main, clock) = (slot.clone(), sender.clone(), clock.clone());
-                let looks = collect(look, settings.interval, slot, to_main, clock);
-                spawn("looks", &sender, looks)?;
+                let more = more.clone();
+                let take_frame = move || take_frame(more.load(Ordering::Relaxed));
+                let collector = collect(take_frame, settings.interval, slot, to_main, clock);
+                spawn("looks", &sender, collector)?;
             }
             Frames::Recording(recording, at, speed) => {
                 let player = move || Player::new(recording, at, speed);
@@ -184,7 +177,7 @@ impl Top {
             }
         }
         let endings = Endings { ender, orders: None, stop };
-        let state = State::new(settings.options, Screen::size());
+        let state = State::new(settings.options, size);
         let patience = settings.interval + PATIENCE;
         let mut main = Main {
             sender,
@@ -195,14 +188,11 @@ impl Top {
             endings,
             inspector,
             player,
+            more,
             state,
             patience,
         };
-        let ended = match main.run() {
-            // It is a matter of chance whether a read, a write or the signal reports this first.
-            Err(error) if is_lost(&error) => Ok(Ended::Signal(SIGHUP)),
-            ended => ended,
-        };
+        let ended = unless_lost(main.run());
         let limit = match ended {
             Ok(Ended::Signal(_)) => GRACE / 2,
             _ => STOP,
@@ -210,6 +200,101 @@ impl Top {
         main.stop_ending(limit);
         let record = main.state.record().unwrap_or_default().to_vec();
         ended.map(|ended| Left { ended, record })
+    }
+
+    /// Shows a text on the terminal until the user quits. `text` returns it for a width in columns;
+    /// it is called once a second and after each key, and must not block. A signal that ends the
+    /// view ends the program as well, after `text` was dropped.
+    ///
+    /// # Errors
+    /// As for [`run`](Top::run).
+    pub fn run_text(
+        self,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        text: impl FnMut(usize) -> Page,
+    ) -> io::Result<()> {
+        let (screen, size) = self.take_terminal(false, &Arc::default(), &clock)?;
+        match unless_lost(self.turn_pages(Pages::new(options, size), screen, text))? {
+            Ended::Quit => {}
+            Ended::Signal(signal) => end_by(signal),
+        }
+        Ok(())
+    }
+
+    /// Takes the terminal over, and starts the threads for the keys and signals. `stop` is set when
+    /// a signal has asked the program to end.
+    fn take_terminal(
+        &self,
+        mouse: bool,
+        stop: &Arc<AtomicBool>,
+        clock: &Arc<dyn Clock>,
+    ) -> io::Result<(Screen, (u16, u16))> {
+        let sender = &self.sender;
+        let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT])?;
+        let stops = Stops::block()?;
+        let screen = Screen::take(mouse)?;
+        let size = Screen::size();
+        let signals = watch_signals(signals, stop.clone(), sender.clone(), clock.clone());
+        spawn("signals", sender, signals)?;
+        spawn("input", sender, read_input(sender.clone(), size))?;
+        let to_main = sender.clone();
+        spawn("stops", sender, || {
+            stops.watch(move || {
+                // Without a main loop the program ends.
+                let _ = to_main.send(Message::Signal(SIGCONT));
+            });
+        })?;
+        Ok((screen, size))
+    }
+
+    fn turn_pages(
+        &self,
+        mut pages: Pages,
+        mut screen: Screen,
+        mut text: impl FnMut(usize) -> Page,
+    ) -> io::Result<Ended> {
+        loop {
+            pages.refresh(&mut text);
+            screen.draw(pages.area(), |buffer| view_pages(&pages, pages.area(), buffer))?;
+            let mut next = match self.receiver.recv_timeout(REMINDER) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return Ok(Ended::Quit),
+            };
+            while let Some(message) = next {
+                let effect = match message {
+                    Message::Event(Event::Key(key)) => pages.press(key),
+                    Message::Event(Event::Resize(..)) => Effect::Repaint,
+                    Message::Signal(SIGCONT) => {
+                        screen.resume()?;
+                        Effect::Repaint
+                    }
+                    Message::Signal(signal) => return Ok(Ended::Signal(signal)),
+                    Message::Failed(error) => return Err(error),
+                    Message::Event(_) | Message::Snapshot | Message::Stalled(_) => Effect::Nothing,
+                };
+                match effect {
+                    Effect::Quit => return Ok(Ended::Quit),
+                    Effect::Suspend => stops::stop_group()?,
+                    _ => {}
+                }
+                if matches!(effect, Effect::Repaint | Effect::Suspend) {
+                    pages.resize(Screen::size());
+                    screen.forget();
+                }
+                next = self.receiver.try_recv().ok();
+            }
+        }
+    }
+}
+
+/// It is a matter of chance whether a read, a write or the signal reports first that the terminal is
+/// gone.
+fn unless_lost(ended: io::Result<Ended>) -> io::Result<Ended> {
+    match ended {
+        Err(error) if is_lost(&error) => Ok(Ended::Signal(SIGHUP)),
+        ended => ended,
     }
 }
 
@@ -224,6 +309,8 @@ struct Main {
     endings: Endings,
     inspector: Option<Arc<dyn Inspector>>,
     player: Sender<Control>,
+    /// Whether the next snapshots need the values of the second lines.
+    more: Arc<AtomicBool>,
     state: State,
     /// How long a snapshot may take before its delay is shown.
     patience: Duration,
@@ -231,7 +318,7 @@ struct Main {
 
 impl Main {
     fn run(&mut self) -> io::Result<Ended> {
-        let mut last_look = self.clock.monotonic();
+        let mut last_snapshot = self.clock.monotonic();
         let mut is_blank = true;
         let mut wait = BLANK;
         loop {
@@ -239,19 +326,20 @@ impl Main {
                 Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) if is_blank => None,
                 Err(RecvTimeoutError::Timeout) => {
-                    let since = self.clock.monotonic().saturating_sub(last_look);
+                    let since = self.clock.monotonic().saturating_sub(last_snapshot);
                     Some(Message::Event(Event::Tick(since)))
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(Ended::Quit),
             };
             let (mut draws, mut repaints) = (std::mem::take(&mut is_blank), false);
             while let Some(message) = next {
-                let Some(event) = self.event(message, &mut last_look)? else { break };
+                let Some(event) = self.event(message, &mut last_snapshot)? else { break };
                 let event = match event {
                     Occurrence::Event(event) => event,
                     Occurrence::Signal(signal) => return Ok(Ended::Signal(signal)),
                 };
                 let effect = self.state.update(event);
+                self.more.store(self.state.shows_more(), Ordering::Relaxed);
                 draws |= effect != Effect::Nothing;
                 match effect {
                     Effect::Nothing | Effect::Draw => {}
@@ -277,7 +365,7 @@ impl Main {
             if draws {
                 self.draw()?;
             }
-            let quiet = self.clock.monotonic().saturating_sub(last_look);
+            let quiet = self.clock.monotonic().saturating_sub(last_snapshot);
             let left = self.patience.checked_sub(quiet).filter(|left| !left.is_zero());
             wait = left.unwrap_or(REMINDER);
         }
@@ -292,18 +380,18 @@ impl Main {
     fn event(
         &mut self,
         message: Message,
-        last_look: &mut Duration,
+        last_snapshot: &mut Duration,
     ) -> io::Result<Option<Occurrence>> {
         let event = match message {
             Message::Event(Event::Resize(..)) => resized(),
             Message::Event(event) => event,
-            Message::Look => {
+            Message::Snapshot => {
                 let Some(frame) = self.slot.take() else { return Ok(None) };
-                *last_look = self.clock.monotonic();
+                *last_snapshot = self.clock.monotonic();
                 Event::Frame(frame)
             }
             Message::Stalled(what) => {
-                let since = self.clock.monotonic().saturating_sub(*last_look);
+                let since = self.clock.monotonic().saturating_sub(*last_snapshot);
                 Event::Stalled { what, since }
             }
             Message::Signal(SIGCONT) => {

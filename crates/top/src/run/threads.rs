@@ -5,7 +5,7 @@ use crate::ending::{Aim, Ender, News, Proposal, Shown};
 use crate::event::Event;
 use crate::frame::Frame;
 use crate::replay::{Control, Player, Replayed};
-use crate::terminal;
+use crate::terminal::{self, Screen};
 use gpu_core::Clock;
 use gpu_report::wording::reap::{self, Steps};
 use ratatui_crossterm::crossterm::event as input;
@@ -36,7 +36,7 @@ pub(super) fn end_processes(
 ) -> impl FnOnce() {
     move || {
         // Without a main loop, the news has no receiver.
-        let tell = |news| drop(sender.send(Message::Event(Event::Ending(news))));
+        let send = |news| drop(sender.send(Message::Event(Event::Ending(news))));
         let mut planned: Option<(u64, Proposal)> = None;
         while let Ok(order) = orders.recv() {
             // Of the plans requested meanwhile, only the last one is still wanted.
@@ -48,7 +48,7 @@ pub(super) fn end_processes(
                     let shown = proposal.as_ref().map(shown);
                     let shown = shown.map_err(Clone::clone);
                     planned = proposal.ok().map(|proposal| (number, proposal));
-                    tell(News::Planned(number, shown));
+                    send(News::Planned(number, shown));
                 }
                 Order::Execute(number) => {
                     let Some((_, proposal)) = planned.take_if(|(known, _)| *known == number) else {
@@ -56,13 +56,13 @@ pub(super) fn end_processes(
                     };
                     let mut steps = Steps::default();
                     let report = ender.execute(&proposal, &mut |event| {
-                        steps.line(&event).into_iter().for_each(|line| tell(News::Step(line)));
+                        steps.line(&event).into_iter().for_each(|line| send(News::Step(line)));
                         match stop.load(Ordering::SeqCst) {
                             true => ControlFlow::Break(()),
                             false => ControlFlow::Continue(()),
                         }
                     });
-                    tell(News::Over(report.map(|report| reap::report(&report))));
+                    send(News::Over(report.map(|report| reap::report(&report))));
                 }
             }
         }
@@ -111,8 +111,15 @@ impl Drop for PanicNotice {
     }
 }
 
-pub(super) fn read_input(sender: Sender<Message>) -> impl FnOnce() {
+/// Reads keys, and notices changes of the size, which was `size` when the terminal was taken.
+pub(super) fn read_input(sender: Sender<Message>, size: (u16, u16)) -> impl FnOnce() {
     move || {
+        // crossterm notices changes only from its first call on. A failure shows in the next one.
+        let _ = input::poll(Duration::ZERO);
+        let (columns, rows) = Screen::size();
+        if (columns, rows) != size {
+            let _ = sender.send(Message::Event(Event::Resize(columns, rows)));
+        }
         loop {
             let message = match input::read() {
                 Ok(read) => match Event::of_input(read) {
@@ -137,21 +144,21 @@ pub(super) fn play(
     clock: Arc<dyn Clock>,
 ) -> impl FnOnce() {
     move || {
-        let tell = |replayed| sender.send(Message::Event(Event::Replayed(replayed))).is_ok();
+        let send = |replayed| sender.send(Message::Event(Event::Replayed(replayed))).is_ok();
         let mut player = player();
-        let (mut jumped, mut told) = (true, None);
+        let (mut jumped, mut sent) = (true, None);
         let mut last = clock.monotonic();
         loop {
             if std::mem::take(&mut jumped) {
                 let sought = player.sought();
-                if !(sought.into_iter().all(tell) && player.past().into_iter().all(tell)) {
+                if !(sought.into_iter().all(send) && player.past().into_iter().all(send)) {
                     return;
                 }
             }
             let playback = player.playback();
-            if told.as_ref() != Some(&playback) {
-                told = Some(playback.clone());
-                if !tell(Replayed::Playback(playback)) {
+            if sent.as_ref() != Some(&playback) {
+                sent = Some(playback.clone());
+                if !send(Replayed::Playback(playback)) {
                     return;
                 }
             }
@@ -171,7 +178,7 @@ pub(super) fn play(
                 Err(RecvTimeoutError::Timeout) => {
                     let elapsed = clock.monotonic().saturating_sub(last);
                     last += elapsed;
-                    if !player.advance(elapsed).into_iter().all(tell) {
+                    if !player.advance(elapsed).into_iter().all(send) {
                         return;
                     }
                 }
@@ -182,7 +189,7 @@ pub(super) fn play(
 }
 
 pub(super) fn collect(
-    mut look: impl FnMut() -> Frame,
+    mut take_frame: impl FnMut() -> Frame,
     interval: Duration,
     slot: Slot,
     sender: Sender<Message>,
@@ -191,8 +198,8 @@ pub(super) fn collect(
     move || {
         loop {
             let begin = clock.monotonic();
-            let frame = Box::new(look());
-            if slot.put(frame) && sender.send(Message::Look).is_err() {
+            let frame = Box::new(take_frame());
+            if slot.put(frame) && sender.send(Message::Snapshot).is_err() {
                 return;
             }
             let spent = clock.monotonic().saturating_sub(begin);
@@ -256,12 +263,12 @@ mod tests {
 
     #[test]
     fn panic_of_a_thread_reaches_the_main_loop() {
-        let (sender, told) = channel();
+        let (sender, sent) = channel();
         spawn("inquiry", &sender, || panic!("made for this test")).unwrap();
         spawn("quiet", &sender, || {}).unwrap();
         drop(sender);
-        let told: Vec<Message> = told.iter().collect();
-        assert!(matches!(told[..], [Message::Failed(_)]));
+        let sent: Vec<Message> = sent.iter().collect();
+        assert!(matches!(sent[..], [Message::Failed(_)]));
     }
 
     #[test]
@@ -273,13 +280,13 @@ mod tests {
         }
         drop(orders);
         let (planned, plans) = channel();
-        let (sender, told) = channel();
+        let (sender, sent) = channel();
         end_processes(Box::new(Refuser(planned)), received, Arc::default(), sender)();
         assert_eq!(plans.iter().collect::<Vec<_>>(), [aim(4)]);
-        let told: Vec<Message> = told.iter().collect();
+        let sent: Vec<Message> = sent.iter().collect();
         let is_last = |message: &Message| {
             matches!(message, Message::Event(Event::Ending(News::Planned(4, Err(_)))))
         };
-        assert!(told.len() == 1 && told.iter().all(is_last));
+        assert!(sent.len() == 1 && sent.iter().all(is_last));
     }
 }

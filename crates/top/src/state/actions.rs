@@ -82,6 +82,7 @@ impl State {
                 self.paused = !self.paused;
                 self.thaw();
             }
+            Action::More => self.more = !self.more,
             Action::Markers => {
                 self.marker = match self.marker {
                     _ if self.options.ascii => Marker::Ascii,

@@ -17,7 +17,7 @@ pub(super) struct LeaseQuestion {
     /// It is not yet answered.
     is_open: bool,
     /// The number of snapshots before its answer.
-    looks: usize,
+    snapshots: usize,
 }
 
 impl State {
@@ -54,17 +54,17 @@ impl State {
     }
 
     fn ask_for_leases(&mut self, now: Duration) -> Effect {
-        self.lease_question = LeaseQuestion { asked: now, is_open: true, looks: 0 };
+        self.lease_question = LeaseQuestion { asked: now, is_open: true, snapshots: 0 };
         Effect::Ask(Inquiry::Leases)
     }
 
     /// Asks for the leases again after a snapshot, if they are shown.
     pub(super) fn renew_leases(&mut self, now: Duration) -> Option<Effect> {
         let is_shown = self.overlay == Some(Overlay::Leases) && !self.is_frozen();
-        let LeaseQuestion { asked, is_open, looks } = &mut self.lease_question;
-        *looks += usize::from(*is_open);
+        let LeaseQuestion { asked, is_open, snapshots } = &mut self.lease_question;
+        *snapshots += usize::from(*is_open);
         // The first one may come right after the question.
-        let is_due = !*is_open && (*looks < 2 || now.saturating_sub(*asked) >= SLOW);
+        let is_due = !*is_open && (*snapshots < 2 || now.saturating_sub(*asked) >= SLOW);
         (is_shown && is_due).then(|| self.ask_for_leases(now))
     }
 

@@ -6,6 +6,7 @@ mod inquiry;
 mod order;
 mod replay;
 
+use crate::counters::Counters;
 use crate::dialog::Dialog;
 use crate::ending::Aim;
 use crate::event::Event;
@@ -57,7 +58,7 @@ pub enum Effect {
 }
 
 /// The state of the view.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct State {
     pub(crate) options: Options,
     pub(crate) marker: Marker,
@@ -71,6 +72,10 @@ pub struct State {
     frozen: Option<Box<Past>>,
     /// The CPU times of the last snapshot, and its time.
     cpu_before: CpuTimes,
+    /// The counters of the last snapshot.
+    counters: Counters,
+    /// Devices have a second line, and the host a line.
+    pub(crate) more: bool,
     /// The shown rows in their order, each with the tree lines before the command.
     pub(crate) order: Vec<Branch>,
     /// How many rows the filter shows, folded ones included.
@@ -89,7 +94,7 @@ pub struct State {
     /// The processes that are tagged.
     pub(crate) tagged: BTreeSet<ProcessKey>,
     /// The index of the selected row, kept for when the row disappears.
-    place: usize,
+    selected_index: usize,
     /// The first row on the screen.
     pub(crate) top: usize,
     pub(crate) overlay: Option<Overlay>,
@@ -128,39 +133,10 @@ impl State {
             marker: if options.ascii { Marker::Ascii } else { options.marker },
             sort: options.sort.0,
             reversed: options.sort.1,
+            more: options.more,
             options,
-            frame: None,
-            pending: None,
-            paused: false,
-            past: Past::default(),
-            frozen: None,
-            cpu_before: Default::default(),
-            order: Vec::new(),
-            matching: 0,
-            tree: false,
-            folded: BTreeSet::new(),
-            followed: None,
-            filter: Filter::default(),
-            editing: false,
-            selected: None,
-            tagged: BTreeSet::new(),
-            place: 0,
-            top: 0,
-            overlay: None,
-            overlay_top: 0,
-            read: 0,
-            dialog: None,
-            plans: 0,
-            environment: None,
-            reveals: false,
-            leases: None,
-            lease_question: LeaseQuestion::default(),
-            playback: None,
-            objection: None,
-            timecode: None,
-            sent: None,
             size,
-            waiting: None,
+            ..State::default()
         }
     }
 
@@ -187,6 +163,12 @@ impl State {
     /// Returns whether new snapshots are withheld.
     pub fn is_paused(&self) -> bool {
         self.paused
+    }
+
+    /// Returns whether devices have a second line, and the host a line: whether the next snapshots
+    /// need the values of [`more`](crate::more).
+    pub fn shows_more(&self) -> bool {
+        self.more
     }
 
     /// Returns the history of the device with this index.
@@ -237,7 +219,7 @@ impl State {
             }
             Event::Frame(frame) => {
                 let now = frame.read_at;
-                let effect = self.look(frame);
+                let effect = self.accept(frame);
                 self.renew_leases(now).unwrap_or(effect)
             }
             Event::Stalled { what, since } => {
@@ -265,7 +247,7 @@ impl State {
         Effect::Draw
     }
 
-    fn look(&mut self, mut frame: Box<Frame>) -> Effect {
+    fn accept(&mut self, mut frame: Box<Frame>) -> Effect {
         let waited = self.waiting.take().is_some();
         if let Some(earlier) = self.pending.as_deref().or(self.frame.as_deref()) {
             frame.keep(earlier);
@@ -275,6 +257,7 @@ impl State {
         }
         if frame.as_of.is_none() {
             self.add_cpu(&mut frame);
+            self.counters.fill(&mut frame);
         }
         if self.is_frozen() && self.frozen.is_none() {
             self.frozen = Some(Box::new(self.past.clone()));
@@ -309,7 +292,7 @@ impl State {
 }
 
 /// Returns the area for a size in columns and rows. 0 means unknown.
-fn usable((columns, rows): (u16, u16)) -> Rect {
+pub(crate) fn usable((columns, rows): (u16, u16)) -> Rect {
     let known = |size: u16, usual: u16| NonZeroU16::new(size).map_or(usual, NonZeroU16::get);
     let columns = known(columns, USUAL.0).min(LARGEST.0);
     let rows = known(rows, USUAL.1).min(LARGEST.1);

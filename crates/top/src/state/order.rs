@@ -58,12 +58,12 @@ impl State {
         let is_same = |row: &Row| row.process().is_some() && row.process() == followed;
         let found = self.rows().position(is_it).or_else(|| self.rows().position(is_same));
         match found {
-            Some(place) => self.select(place),
+            Some(index) => self.select(index),
             // While the filter hides the row, it stays selected.
             None if rows.iter().chain(&frame.parents).any(|row| row.key == key) => {}
             // A box over the table belongs to the row that was selected.
             None if self.overlay.is_some() || followed.is_some() => {}
-            None => self.select(self.place),
+            None => self.select(self.selected_index),
         }
     }
 
@@ -107,9 +107,9 @@ impl State {
     }
 
     /// Selects the row at this index, or the last one.
-    pub(super) fn select(&mut self, place: usize) {
-        self.place = place.min(self.order.len().saturating_sub(1));
-        let key = self.rows().nth(self.place).map(|row| row.key);
+    pub(super) fn select(&mut self, index: usize) {
+        self.selected_index = index.min(self.order.len().saturating_sub(1));
+        let key = self.rows().nth(self.selected_index).map(|row| row.key);
         self.selected = key;
     }
 
@@ -123,7 +123,9 @@ impl State {
         let visible = self.selected_row().is_some();
         match (visible, by) {
             (_, isize::MIN) => self.select(0),
-            (false, isize::MAX) | (true, _) => self.select(self.place.saturating_add_signed(by)),
+            (false, isize::MAX) | (true, _) => {
+                self.select(self.selected_index.saturating_add_signed(by))
+            }
             (false, _) => self.select(self.top),
         }
     }
@@ -161,7 +163,8 @@ impl State {
         let room = rows_on_screen(self).max(1);
         let last = self.order.len().saturating_sub(room);
         if self.selected_row().is_some() {
-            self.top = self.top.clamp((self.place + 1).saturating_sub(room), self.place);
+            self.top =
+                self.top.clamp((self.selected_index + 1).saturating_sub(room), self.selected_index);
         }
         self.top = self.top.min(last);
         let (length, room) = self.overlay.map_or((0, 0), |overlay| overlay_length(self, overlay));

@@ -1,6 +1,7 @@
 //! The state of the view of a recording.
 
 use super::{Effect, State};
+use crate::counters::Counters;
 use crate::history::Past;
 use crate::keys::Action;
 use crate::replay::{Control, Replayed};
@@ -12,21 +13,22 @@ const MOST: usize = 40;
 impl State {
     pub(super) fn replayed(&mut self, replayed: Replayed) -> Effect {
         match replayed {
-            Replayed::Played(frame) => self.look(frame),
+            Replayed::Played(frame) => self.accept(frame),
             Replayed::Sought(frame, before) => {
                 self.sent = None;
                 self.past = Past::default();
+                self.counters = Counters::default();
                 self.cpu_before = before.unwrap_or_default();
                 // A recorded snapshot without devices does not keep those of another time.
                 self.frame = None;
-                self.look(frame)
+                self.accept(frame)
             }
-            Replayed::Past(of, looks) => {
+            Replayed::Past(of, snapshots) => {
                 let shown = self.frame.as_deref().map(|frame| frame.snapshot.taken_at);
                 if shown != Some(of) {
                     return Effect::Nothing;
                 }
-                self.past.prepend(&looks);
+                self.past.prepend(&snapshots);
                 Effect::Draw
             }
             Replayed::Playback(playback) => {

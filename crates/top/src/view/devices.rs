@@ -1,7 +1,7 @@
 //! The devices: with graphs if they are few, otherwise as a grid with bars.
 
 use super::graph;
-use super::layout::{Areas, Level};
+use super::layout::{Areas, INLINE, Level};
 use super::paint::{Paint, Tone, columns_of};
 use crate::history::Measure;
 use crate::options::Attention;
@@ -21,8 +21,6 @@ const GRAPHS: [(Measure, &str, u16); 3] = [
 
 /// The columns of a graph's label, including the gap after it.
 const LABEL: u16 = 6;
-/// The screen width, in columns, from which a line has a graph of the utilization.
-const INLINE: u16 = 116;
 
 /// The widest column of names.
 const NAME: usize = 30;
@@ -51,7 +49,7 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     let lines = usize::from(area.height / grid.lines.max(1));
     let columns = usize::from(grid.columns);
     let first = first_shown(state, lines, columns);
-    let width = area.width / grid.columns.max(1);
+    let width = grid.column(area.width);
     let longest = frame.devices.iter().map(|device| columns_of(&device.name)).max().unwrap_or(0);
     let name = longest.min(NAME) as u16;
     let label = frame.devices.iter().map(|device| device.label().len()).max().unwrap_or(0);
@@ -59,9 +57,9 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     let (label, usage) = ((label as u16).max(2), used.max(USE.0) as u16);
     let common = Common { label, name, usage, limits: state.options.attention };
     let devices = frame.devices.iter().skip(first).take(lines * columns);
-    for (place, device) in devices.enumerate() {
+    for (index, device) in devices.enumerate() {
         // From top to bottom, then the next column, the usual reading order of lists.
-        let (column, line) = (place / lines.max(1), place % lines.max(1));
+        let (column, line) = (index / lines.max(1), index % lines.max(1));
         let (column, line) = (column as u16, line as u16);
         let gap = u16::from(column + 1 < grid.columns);
         let cell = Rect::new(
@@ -70,17 +68,25 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
             width.saturating_sub(gap),
             grid.lines,
         );
-        if grid.lines == 1 && cell.width >= INLINE + 30 {
-            let history = Rect { x: cell.x + INLINE, width: cell.width - INLINE, ..cell };
+        let mut head = cell;
+        if grid.has_inline(area.width) {
+            let history = Rect { height: 1, ..beside(cell) };
             let graph = if device.mig.is_some() { GRAPHS[1] } else { GRAPHS[0] };
             graph_of(paint, state, device, graph, history);
-            device_line(paint, Rect { width: INLINE, ..cell }, device, grid.level, common);
-            continue;
+            head.width = INLINE.0;
         }
-        device_line(paint, cell, device, grid.level, common);
-        if grid.lines > 1 {
-            graphs(paint, state, device, Rect { y: cell.y + 1, height: cell.height - 1, ..cell });
+        device_line(paint, head, device, grid.level, common);
+        let own = grid.lines - grid.graphs;
+        if own > 1 {
+            more_line(paint, state, device, Rect { y: head.y + 1, ..head });
         }
+        let below = Rect { y: cell.y + own, height: grid.graphs, ..cell };
+        for (at, graph) in graph_areas(below).filter(|_| grid.graphs > 0) {
+            graph_of(paint, state, device, GRAPHS[at], graph);
+        }
+    }
+    if areas.axis.height > 0 {
+        axes(paint, state, areas);
     }
     let more = frame.devices.len().saturating_sub(lines * columns);
     if more > 0 {
@@ -100,13 +106,61 @@ fn first_shown(state: &State, lines: usize, columns: usize) -> usize {
     (at + 1).saturating_sub(room).min(devices.len().saturating_sub(room))
 }
 
-fn graphs(paint: &mut Paint<'_>, state: &State, device: &Device, area: Rect) {
-    let shown: Vec<_> = GRAPHS.into_iter().filter(|(.., least)| area.width >= *least).collect();
-    let width = area.width / shown.len().max(1) as u16;
-    for (at, graph) in shown.into_iter().enumerate() {
+/// Writes the time axis below the graphs of each column of devices.
+fn axes(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
+    let (grid, all) = (areas.grid, areas.axis);
+    let width = grid.column(all.width);
+    for column in 0..grid.columns {
+        let gap = u16::from(column + 1 < grid.columns);
+        let (x, width) = (all.x + column * width, width.saturating_sub(gap));
+        let below = Rect { x, width, ..all };
+        let graphs: Vec<Rect> = match grid.has_inline(all.width) {
+            true => vec![beside(below)],
+            false => graph_areas(below).map(|(_, area)| area).collect(),
+        };
+        for graph in graphs.into_iter().map(right_of_label) {
+            let axis = super::axis(state, graph.width);
+            paint.put(graph.x, graph.y, graph.width, &axis, Tone::Dim);
+        }
+    }
+}
+
+/// Returns the areas of the graphs side by side, each with its index in [`GRAPHS`].
+fn graph_areas(area: Rect) -> impl Iterator<Item = (usize, Rect)> {
+    let count = GRAPHS.iter().filter(|(.., least)| area.width >= *least).count();
+    let width = area.width / count.max(1) as u16;
+    (0..count).map(move |at| {
         let x = area.x + at as u16 * width;
-        let area = Rect { x, width: width.saturating_sub(1), ..area };
-        graph_of(paint, state, device, graph, area);
+        (at, Rect { x, width: width.saturating_sub(1), ..area })
+    })
+}
+
+/// Returns the area of the graph in the line of a device.
+fn beside(cell: Rect) -> Rect {
+    Rect { x: cell.x + INLINE.0, width: cell.width.saturating_sub(INLINE.0), ..cell }
+}
+
+/// Returns the area of a graph without that of its label.
+fn right_of_label(area: Rect) -> Rect {
+    let left = LABEL.min(area.width);
+    Rect { x: area.x + left, width: area.width - left, ..area }
+}
+
+/// The indentation of the second line.
+const INDENT: u16 = 3;
+
+/// Writes the second line of a device: the parts that fit.
+fn more_line(paint: &mut Paint<'_>, state: &State, device: &Device, area: Rect) {
+    if device.mig.is_some() {
+        return;
+    }
+    let (mut x, right) = (area.x + INDENT, area.right());
+    for part in device.more.parts() {
+        let width = part.width() as u16;
+        if x + width <= right {
+            paint.put(x, area.y, width, &part.text(state.options.replays), Tone::Plain);
+            x += width + 2;
+        }
     }
 }
 
@@ -120,9 +174,9 @@ fn graph_of(
 ) {
     let past = &state.shown_past().devices;
     let Some(history) = past.get(&(device.index, device.mig)) else { return };
-    let left = LABEL.min(area.width);
-    paint.put_right(area.x, area.x + left.saturating_sub(1), area.y, label, Tone::Dim);
-    let graph = Rect { x: area.x + left, width: area.width - left, ..area };
+    let graph = right_of_label(area);
+    let end = graph.x.saturating_sub(1).max(area.x);
+    paint.put_right(area.x, end, area.y, label, Tone::Dim);
     graph::draw(paint, graph, state.marker, |age| history.back(measure, age));
 }
 
@@ -214,7 +268,8 @@ fn cell_in(
 }
 
 fn memory_bar(paint: &mut Paint<'_>, x: u16, y: u16, width: u16, device: &Device) -> u16 {
-    if let (Some(used), Some(total)) = (device.memory_used, device.memory_total) {
+    let used = device.memory_used.filter(|_| !device.is_memory_floor);
+    if let (Some(used), Some(total)) = (used, device.memory_total) {
         paint.bar(x, y, width, used.0, total.0);
     }
     x + width
@@ -222,10 +277,11 @@ fn memory_bar(paint: &mut Paint<'_>, x: u16, y: u16, width: u16, device: &Device
 
 fn memory(device: &Device) -> Option<String> {
     let used = device.memory_used?;
-    Some(match device.memory_total {
+    let used = match device.memory_total {
         Some(total) => wording::used_of(used, total, (0, 0)),
         None => wording::memory(used).into_owned(),
-    })
+    };
+    Some(if device.is_memory_floor { format!("≥{used}") } else { used })
 }
 
 fn power(device: &Device) -> Option<String> {

@@ -3,6 +3,7 @@
 use super::paint::{Paint, Tone};
 use crate::options::Marker;
 use ratatui_core::layout::Rect;
+use std::time::Duration;
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII: [char; 3] = ['.', ':', '#'];
@@ -47,6 +48,38 @@ pub(super) fn lines(
         symbols.collect()
     };
     (0..height).map(line).collect()
+}
+
+/// The ages that an axis may name, in seconds.
+const AGES: [u64; 26] = [
+    1, 2, 5, 10, 20, 30, 40, 60, 120, 180, 300, 600, 1200, 1800, 3600, 7200, 18_000, 36_000,
+    86_400, 172_800, 432_000, 864_000, 1_728_000, 4_320_000, 8_640_000, 86_400_000,
+];
+
+/// Returns the time axis of a graph: the largest age that fits, which begins below the column of
+/// that age, and `end` below the last column. `snapshot` returns which snapshot is as old as this,
+/// counted from the last one.
+pub(super) fn axis(
+    width: u16,
+    marker: Marker,
+    end: &str,
+    snapshot: impl Fn(Duration) -> Option<usize>,
+) -> String {
+    let (width, per_column) = (usize::from(width), if marker == Marker::Braille { 2 } else { 1 });
+    let label = |age: &u64| {
+        let column = snapshot(Duration::from_secs(*age))? / per_column;
+        let label = match age {
+            0..60 => format!("-{age}s"),
+            60..3600 => format!("-{}m", age / 60),
+            3600..86_400 => format!("-{}h", age / 3600),
+            _ => format!("-{}d", age / 86_400),
+        };
+        let fits = column < width && label.len() + 1 + end.len() <= column + 1;
+        fits.then(|| format!("{label}{end:>0$}", column + 1 - label.len()))
+    };
+    let axis = AGES.iter().rev().find_map(label);
+    let axis = axis.or_else(|| (end.len() <= width).then(|| end.to_owned())).unwrap_or_default();
+    format!("{axis:>width$}")
 }
 
 /// Returns the samples in a column, counted from the right.

@@ -4,12 +4,14 @@ mod devices;
 mod graph;
 mod layout;
 mod overlay;
+mod pages;
 mod paint;
 mod table;
 
 use crate::dialog::Dialog;
 use crate::frame::Frame;
-use crate::keys::Binding;
+use crate::keys::{Action, Binding, Scope};
+use crate::more;
 use crate::options::{Marker, Options};
 use crate::overlay::Overlay;
 use crate::replay::Playback;
@@ -21,6 +23,8 @@ use layout::Areas;
 use paint::{Paint, Tone, columns_of};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
+
+pub use pages::view_pages;
 
 impl State {
     /// Draws the state on the whole area.
@@ -39,10 +43,14 @@ pub fn view(state: &State, area: Rect, buffer: &mut Buffer) {
     }
     let areas = Areas::of(state, area);
     let mut paint = Paint { buffer, theme: state.options.theme };
-    let places = table::places(state, areas.rows);
-    header(&mut paint, state, areas.header, &places);
+    let spans = table::spans(state, areas.rows);
+    header(&mut paint, state, areas.header, &spans);
+    if let Some(frame) = state.frame.as_deref().filter(|_| areas.host.height > 0) {
+        let text = format!(" {}", more::host(frame.load, frame.busy));
+        paint.pieces(areas.host, &[(Tone::Plain, text)]);
+    }
     devices::draw(&mut paint, state, &areas);
-    table::draw(&mut paint, state, &areas, &places);
+    table::draw(&mut paint, state, &areas, &spans);
     overlay::draw(&mut paint, state, &areas);
     footer(&mut paint, state, areas.footer);
     if state.marker == Marker::Ascii {
@@ -69,10 +77,10 @@ pub fn text(buffer: &Buffer) -> String {
     text
 }
 
-fn header(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[table::Place]) {
+fn header(paint: &mut Paint<'_>, state: &State, area: Rect, spans: &[table::ColumnSpan]) {
     let mut right = Vec::new();
     let sort = state.sort().0;
-    if state.frame.is_some() && !places.iter().any(|place| place.column == sort) {
+    if state.frame.is_some() && !spans.iter().any(|span| span.column == sort) {
         right.push((Tone::Dim, format!("  sorted by {}", sort.title())));
     }
     if !state.tagged.is_empty() {
@@ -108,7 +116,7 @@ fn header(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[table::Pla
         let time = local_time::readable(frame.snapshot.taken_at, &state.options.zone);
         let short = time.get(11..).unwrap_or_default();
         let room = usize::from(area.width).saturating_sub(width(&right) + short.len() + 2);
-        left = told(frame, room, &state.options);
+        left = description(frame, room, &state.options);
         let room = usize::from(area.width).saturating_sub(width(&right) + width(&left));
         // The date only if it fits; the time is cut to the remaining room.
         let shown = if room >= time.len() + 2 { &time } else { short };
@@ -139,7 +147,7 @@ fn width(pieces: &[(Tone, String)]) -> usize {
 
 /// Returns the header's description of a machine, without the parts that do not fit: first the
 /// number of devices is left out, then the driver.
-fn told(frame: &Frame, room: usize, options: &Options) -> Vec<(Tone, String)> {
+fn description(frame: &Frame, room: usize, options: &Options) -> Vec<(Tone, String)> {
     let mut parts = Vec::new();
     let label = frame.label();
     let names: Vec<String> = match (frame.host(), label) {
@@ -181,7 +189,7 @@ fn told(frame: &Frame, room: usize, options: &Options) -> Vec<(Tone, String)> {
         let possible = (possible > 0).then(|| (Tone::Dim, format!("{between}{possible} possible")));
         pieces.skip(1).chain(possible).collect::<Vec<_>>()
     };
-    [2, 1].into_iter().map(joined).find(|told| width(told) <= room).unwrap_or_else(|| joined(0))
+    [2, 1].into_iter().map(joined).find(|pieces| width(pieces) <= room).unwrap_or_else(|| joined(0))
 }
 
 fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
@@ -189,7 +197,7 @@ fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
         return;
     }
     if let Some(text) = &state.timecode {
-        let told = match &state.objection {
+        let hint = match &state.objection {
             Some(objection) => (Tone::Accent, format!("  {}", clean(objection))),
             None => (Tone::Dim, "  10:00, -5m from the end, 2025-03-03T10:00".to_owned()),
         };
@@ -197,7 +205,7 @@ fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
             (Tone::Strong, "time: ".to_owned()),
             (Tone::Plain, clean(text).into_owned()),
             (Tone::Accent, "█".to_owned()),
-            told,
+            hint,
         ];
         paint.pieces(area, &pieces);
         return;
@@ -227,10 +235,14 @@ fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
         paint.put_right(area.x + room, area.right(), area.y, &count, Tone::Dim);
         return;
     }
+    words(paint, area, state.scope(), |action| state.offers(action));
+}
+
+/// Writes the keys that have a word, as far as there is room.
+fn words(paint: &mut Paint<'_>, area: Rect, scope: Scope, offers: impl Fn(Action) -> bool) {
     let mut x = area.x;
-    let told = |binding: &&Binding| !binding.word.is_empty() && state.offers(binding.action);
-    let scope = state.scope();
-    for binding in scope.bindings().filter(told) {
+    let is_shown = |binding: &&Binding| !binding.word.is_empty() && offers(binding.action);
+    for binding in scope.bindings().filter(is_shown) {
         let Some(key) = scope.keys(binding).next() else { continue };
         let key = key.name();
         let width = (key.len() + 1 + binding.word.len()) as u16;
@@ -251,6 +263,15 @@ fn tail(text: &str, columns: usize) -> String {
     let starts = text.char_indices().map(|(start, _)| &text[start..]);
     let end = starts.into_iter().find(|end| columns_of(end) < columns).unwrap_or_default();
     format!("…{end}")
+}
+
+/// Returns the time axis below graphs of this width.
+fn axis(state: &State, width: u16) -> String {
+    // A recording, and a screen that is paused, do not show the present.
+    let end = if state.options.replays || state.paused { "0s" } else { "now" };
+    let interval = state.options.interval;
+    let snapshot = |age| state.shown_past().snapshot_of(age, interval);
+    graph::axis(width, state.marker, end, snapshot)
 }
 
 /// Replaces characters that ASCII lacks, cell by cell.
@@ -279,9 +300,9 @@ pub(crate) enum Target {
 pub(crate) fn target(state: &State, x: u16, y: u16) -> Option<Target> {
     let areas = Areas::of(state, state.area());
     if areas.titles.contains((x, y).into()) {
-        let places = table::places(state, areas.rows);
-        let is_here = |place: &&table::Place| (place.x..=place.x + place.width).contains(&x);
-        return places.iter().find(is_here).map(|place| Target::Title(place.column));
+        let spans = table::spans(state, areas.rows);
+        let is_here = |span: &&table::ColumnSpan| (span.x..=span.x + span.width).contains(&x);
+        return spans.iter().find(is_here).map(|span| Target::Title(span.column));
     }
     let index = state.top + usize::from(y.checked_sub(areas.rows.y)?);
     let hit = areas.rows.contains((x, y).into()) && index < state.order.len();
@@ -295,8 +316,8 @@ pub(crate) fn rows_on_screen(state: &State) -> usize {
 
 /// Returns the columns of the table that fit.
 pub(crate) fn columns_on_screen(state: &State) -> Vec<Column> {
-    let places = table::places(state, Areas::of(state, state.area()).rows);
-    places.iter().map(|place| place.column).collect()
+    let spans = table::spans(state, Areas::of(state, state.area()).rows);
+    spans.iter().map(|span| span.column).collect()
 }
 
 /// Returns whether the terminal has enough room to read a plan before it is confirmed.

@@ -132,8 +132,8 @@ fn text(state: &State, overlay: Overlay, width: u16) -> Text {
         Overlay::Environment => environment(state, width),
         Overlay::Leases => leases(state, width),
         Overlay::Ending => {
-            let told = state.dialog.iter().flat_map(Dialog::text);
-            told.flat_map(|paragraph| wrap(paragraph, width)).collect()
+            let paragraphs = state.dialog.iter().flat_map(Dialog::text);
+            paragraphs.flat_map(|paragraph| wrap(paragraph, width)).collect()
         }
     }
 }
@@ -174,7 +174,7 @@ fn environment(state: &State, width: u16) -> Text {
         add(&mut text, Tone::Accent, &what, 0, width);
     }
     if environment.is_cut {
-        add(&mut text, Tone::Accent, "there is more than what was read", 0, width);
+        add(&mut text, Tone::Accent, "the rest was not read", 0, width);
     }
     text
 }
@@ -202,15 +202,15 @@ fn leases(state: &State, width: u16) -> Text {
         let known = state.leases.iter().flatten().find_map(|leases| leases.names.get(&uid));
         known.cloned().unwrap_or_else(|| uid.to_string())
     };
-    let told = match &state.leases {
+    let paragraphs = match &state.leases {
         None => vec![Line::new().dim("reading …").into()],
         Some(Err(why)) => vec![Line::new().accent(why).into()],
         Some(Ok(leases)) => wording::leases::listing(&leases.listing, width.into(), &user),
     };
-    if told.is_empty() {
+    if paragraphs.is_empty() {
         return vec![vec![(Tone::Plain, "no leases and no waiting claims".to_owned())]];
     }
-    told.iter().flat_map(|paragraph| wrap(paragraph, width)).collect()
+    paragraphs.iter().flat_map(|paragraph| wrap(paragraph, width)).collect()
 }
 
 /// The indentation, in columns, of text after a long head.
@@ -224,7 +224,7 @@ fn wrap(Paragraph { head, text }: &Paragraph, width: u16) -> Text {
     lines.iter().map(pieces).collect()
 }
 
-fn pieces(line: &Line) -> Vec<(Tone, String)> {
+pub(super) fn pieces(line: &Line) -> Vec<(Tone, String)> {
     let tone = |tone| match tone {
         Plain::Plain => Tone::Plain,
         Plain::Accent => Tone::Accent,
@@ -243,11 +243,11 @@ fn help(state: &State, width: u16) -> Text {
     let notes = [
         "",
         "In a box like this, Space is PgDn.",
-        "A filter is words that all must match: user=NAME (or the beginning of it), gpu=0,2-3, or \
-         a part of the PID, the user, the note, the job or the command. While it is typed, ^U \
-         empties it.",
-        "A click on a title sorts; a click on a row selects it.",
-        "In a narrow list of GPUs, ! is a finding and L a lease.",
+        "A filter is a list of words that must all match: user=NAME (or its beginning), \
+         gpu=0,2-3, or a part of the PID, the user, the note, the job or the command. While you \
+         type it, ^U clears it.",
+        "Click a title to sort; click a row to select it.",
+        "In a narrow list of GPUs, ! marks a finding and L a lease.",
         "NOTE is the finding of gpuws doctor about a process, or `leased`.",
     ];
     for note in notes {
@@ -284,15 +284,15 @@ fn details(state: &State, width: u16) -> Text {
         Subject::Process(key) => process(&mut text, state, frame, row, key.pid, width),
         Subject::Foreign(pid) => {
             let memory = row.memory.map_or("?".to_owned(), gpu_core::amount);
-            let gpu = row.place();
+            let gpu = row.device_label();
             let what = format!("{memory} of GPU {gpu}, listed as host PID {pid}, not visible here");
             add(&mut text, Tone::Strong, &what, 0, width);
         }
         Subject::Unlisted => {
             let memory = row.memory.map_or("?".to_owned(), gpu_core::amount);
-            let gpu = row.place();
+            let gpu = row.device_label();
             let what =
-                format!("{memory} of GPU {gpu} is used, and no listed process accounts for it");
+                format!("{memory} of GPU {gpu} is used, but no listed process accounts for it");
             add(&mut text, Tone::Strong, &what, 0, width);
             value(&mut text, "users", &row.user, width);
             value(&mut text, "holders", row.command.trim_start_matches("not listed: "), width);
@@ -313,7 +313,7 @@ fn process(text: &mut Text, state: &State, frame: &Frame, row: &Row, pid: Pid, w
     for row in frame.rows.iter().filter(uses) {
         let sm = percent(row.sm.map(u32::from));
         let line = format!("{}, SM {sm}, type {}", gib(row.memory), row.kind);
-        value(text, &format!("GPU {}", row.place()), &line, width);
+        value(text, &format!("GPU {}", row.device_label()), &line, width);
     }
     value(text, "host", &format!("{}, CPU {}", gib(row.host), percent(row.cpu)), width);
     graphs(text, state, row, width);
@@ -349,6 +349,8 @@ fn graphs(text: &mut Text, state: &State, row: &Row, width: u16) {
     let total = total.filter(|device| Some(device.index) == row.key.gpu && device.mig == row.mig);
     let total = total.filter_map(|device| device.memory_total).next();
     let mib = total.and_then(|total| u32::try_from(total.0 >> 20).ok());
+    let columns = width.saturating_sub(NAME as u16 + 1).min(MOST);
+    let mut has_graph = false;
     for shown in [Use::Sm, Use::Memory, Use::Cpu] {
         let Some(largest) = history.largest(shown) else { continue };
         // Several CPUs can exceed 100 %.
@@ -365,12 +367,15 @@ fn graphs(text: &mut Text, state: &State, row: &Row, width: u16) {
             let share = (u64::from(value) * 100).checked_div(whole.into())?;
             Some(share.min(100) as u8)
         };
-        let columns = width.saturating_sub(NAME as u16 + 1).min(MOST);
+        has_graph = true;
         for (at, line) in graph::lines((columns, GRAPH), state.marker, back).into_iter().enumerate()
         {
             let name = if at == 0 { &*name } else { "" };
             text.push(vec![(Tone::Plain, format!("{name:<NAME$} ")), (Tone::Graph, line)]);
         }
+    }
+    if has_graph {
+        text.push(vec![(Tone::Dim, format!("{:<NAME$} {}", "", super::axis(state, columns)))]);
     }
 }
 

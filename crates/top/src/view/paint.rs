@@ -131,3 +131,75 @@ pub(crate) fn columns_of(text: &str) -> usize {
 fn is_one_column(symbol: char) -> bool {
     matches!(symbol, ' '..='~' | '°' | '·' | '–' | '…')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::text;
+
+    /// Returns the text of an area of 8 columns and 2 lines that starts at column 1 and line 1.
+    fn drawn(draw: impl FnOnce(&mut Paint<'_>)) -> String {
+        let mut buffer = Buffer::empty(Rect::new(1, 1, 8, 2));
+        draw(&mut Paint { buffer: &mut buffer, theme: Theme::Mono });
+        text(&buffer)
+    }
+
+    #[test]
+    fn text_is_cut_to_its_width_with_an_ellipsis() {
+        for (width, given, shown, end) in [
+            (8, "12345678", "12345678", 9),
+            (7, "12345678", "123456…", 8),
+            (9, "123456789", "1234567…", 9),
+            (1, "12", "…", 2),
+            (0, "12", "", 1),
+            (4, "训练a", "训…", 4),
+            (5, "训练a", "训练a", 6),
+            (8, "é", "é", 2),
+        ] {
+            let text = drawn(|paint| {
+                assert_eq!(paint.put(1, 1, width, given, Tone::Plain), end, "{given} in {width}");
+            });
+            assert_eq!(text, format!("{shown}\n\n"), "{given} in {width}");
+        }
+        // Only the columns that are left.
+        let text = drawn(|paint| {
+            paint.put(6, 2, 8, "12345", Tone::Plain);
+        });
+        assert_eq!(text, "\n     12…\n");
+    }
+
+    #[test]
+    fn text_outside_the_buffer_is_not_written() {
+        for (x, y) in [(0, 1), (9, 1), (20, 1), (1, 0), (1, 3)] {
+            let text = drawn(|paint| {
+                assert_eq!(paint.put(x, y, 5, "text", Tone::Plain), x);
+                paint.symbol(x, y, 'x', Tone::Plain);
+            });
+            assert_eq!(text, "\n\n", "{x} {y}");
+        }
+    }
+
+    #[test]
+    fn text_on_the_right_ends_before_its_column() {
+        let right =
+            |x, right, text: &str| drawn(|paint| paint.put_right(x, right, 1, text, Tone::Plain));
+        assert_eq!(right(1, 9, "abc"), "     abc\n\n");
+        assert_eq!(right(3, 7, "abcd"), "  abcd\n\n");
+        assert_eq!(right(3, 6, "abcd"), "  ab…\n\n");
+        assert_eq!(right(1, 5, "训"), "  训\n\n");
+    }
+
+    #[test]
+    fn pieces_follow_each_other_within_their_area() {
+        let pieces = [(Tone::Plain, "ab".to_owned()), (Tone::Dim, "cdefg".to_owned())];
+        let area = Rect::new(2, 2, 5, 1);
+        let text = drawn(|paint| assert_eq!(paint.pieces(area, &pieces), 7));
+        assert_eq!(text, "\n abcd…\n");
+        let text = drawn(|paint| {
+            paint.put(1, 1, 8, "12345678", Tone::Plain);
+            paint.put(1, 2, 8, "12345678", Tone::Plain);
+            paint.clear(Rect::new(0, 2, 4, 9));
+        });
+        assert_eq!(text, "12345678\n   45678\n");
+    }
+}

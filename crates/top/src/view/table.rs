@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 /// A column on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ColumnSpan {
     pub(super) column: Column,
     pub(super) x: u16,
     pub(super) width: u16,
@@ -39,7 +39,7 @@ const GPU: u16 = 3;
 const JOB: u16 = 16;
 
 /// Returns the columns that fit, from left to right.
-pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
+pub(super) fn spans(state: &State, area: Rect) -> Vec<ColumnSpan> {
     let rows = state.frame.as_deref().map_or(&[][..], |frame| &frame.rows[..]);
     let has_jobs = rows.iter().any(|row| !row.job.is_empty());
     let least = |column| match column {
@@ -78,7 +78,7 @@ pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
     let gap = u16::from(widths.last().is_some_and(|(last, _)| *last == Column::Command));
     let mut x = area.x + if state.tagged.is_empty() { 0 } else { MARK };
     let rest = area.right().saturating_sub(x).saturating_sub(others - others.min(gap));
-    let mut places = Vec::new();
+    let mut spans = Vec::new();
     for (column, width) in widths {
         // The command gets the remaining width.
         let width = if column == Column::Command { rest.max(COMMAND) } else { width };
@@ -86,10 +86,10 @@ pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
         if width == 0 {
             break;
         }
-        places.push(Place { column, x, width });
+        spans.push(ColumnSpan { column, x, width });
         x = x.saturating_add(width + 1);
     }
-    places
+    spans
 }
 
 /// Returns the width of a column; 0 for the command.
@@ -112,7 +112,7 @@ fn width(state: &State, column: Column) -> u16 {
 fn gpu_width(state: &State) -> u16 {
     let rows = state.frame.as_deref().map_or(&[][..], |frame| &frame.rows[..]);
     let parts = rows.iter().filter(|row| row.mig.is_some());
-    parts.map(|row| row.place().len() as u16).max().unwrap_or(0).max(GPU)
+    parts.map(|row| row.device_label().len() as u16).max().unwrap_or(0).max(GPU)
 }
 
 fn user_width(state: &State) -> u16 {
@@ -132,16 +132,16 @@ fn is_right(column: Column) -> bool {
     !matches!(column, Column::User | Column::Kind | Column::Note | Column::Job | Column::Command)
 }
 
-pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas, places: &[Place]) {
-    titles(paint, state, areas.titles, places);
+pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas, spans: &[ColumnSpan]) {
+    titles(paint, state, areas.titles, spans);
     let Some(frame) = state.frame.as_deref() else { return };
     let selected = state.selected();
     let rows = state.rows().skip(state.top).take(usize::from(areas.rows.height));
     let branches = state.order.iter().skip(state.top);
     for ((line, row), branch) in rows.enumerate().zip(branches) {
         let y = areas.rows.y + line as u16;
-        for place in places {
-            cell(paint, place, y, row, &branch.lines);
+        for span in spans {
+            cell(paint, span, y, row, &branch.lines);
         }
         if matches!(row.key.subject, Subject::Process(key) if state.tagged.contains(&key)) {
             paint.put(areas.rows.x, y, 1, "*", Tone::Accent);
@@ -197,25 +197,25 @@ fn notes(state: &State, frame: &Frame) -> Vec<(Tone, String)> {
     notes
 }
 
-fn titles(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[Place]) {
+fn titles(paint: &mut Paint<'_>, state: &State, area: Rect, spans: &[ColumnSpan]) {
     if area.height == 0 {
         return;
     }
     let (sort, reversed) = state.sort();
-    for place in places {
-        let is_sorted = place.column == sort;
+    for span in spans {
+        let is_sorted = span.column == sort;
         let falling = sort.is_largest_first() != reversed;
-        let mut title = place.column.title().to_owned();
+        let mut title = span.column.title().to_owned();
         // The mark replaces the gap if the title fills its column.
         if is_sorted {
             title.push(if falling { '▼' } else { '▲' });
         }
         let tone = if is_sorted { Tone::Strong } else { Tone::Dim };
-        let width = place.width.max(columns_of(&title) as u16);
-        match is_right(place.column) && columns_of(&title) <= usize::from(place.width) {
-            true => paint.put_right(place.x, place.x + place.width, area.y, &title, tone),
+        let width = span.width.max(columns_of(&title) as u16);
+        match is_right(span.column) && columns_of(&title) <= usize::from(span.width) {
+            true => paint.put_right(span.x, span.x + span.width, area.y, &title, tone),
             false => {
-                paint.put(place.x, area.y, width, &title, tone);
+                paint.put(span.x, area.y, width, &title, tone);
             }
         }
     }
@@ -223,11 +223,11 @@ fn titles(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[Place]) {
     paint.buffer.set_style(area, style);
 }
 
-fn cell(paint: &mut Paint<'_>, place: &Place, y: u16, row: &Row, branch: &str) {
+fn cell(paint: &mut Paint<'_>, span: &ColumnSpan, y: u16, row: &Row, branch: &str) {
     let unlisted = row.key.subject == Subject::Unlisted;
     let number = |share: u32| Cow::Owned(share.to_string());
-    let (text, tone) = match place.column {
-        Column::Gpu => (row.key.gpu.map(|_| row.place().into()), Tone::Plain),
+    let (text, tone) = match span.column {
+        Column::Gpu => (row.key.gpu.map(|_| row.device_label().into()), Tone::Plain),
         Column::Pid => (row.pid().map(|pid| number(pid.0)), Tone::Plain),
         Column::User => (Some(Cow::Borrowed(&*row.user)), Tone::Plain),
         Column::Memory => {
@@ -253,9 +253,9 @@ fn cell(paint: &mut Paint<'_>, place: &Place, y: u16, row: &Row, branch: &str) {
         ),
     };
     let (text, tone) = text.map_or(("–".into(), Tone::Dim), |text| (text, tone));
-    if is_right(place.column) {
-        paint.put_right(place.x, place.x + place.width, y, &text, tone)
+    if is_right(span.column) {
+        paint.put_right(span.x, span.x + span.width, y, &text, tone)
     } else {
-        paint.put(place.x, y, place.width, &text, tone);
+        paint.put(span.x, y, span.width, &text, tone);
     }
 }

@@ -156,7 +156,7 @@ fn table_keys_have_no_effect_under_a_box() {
 
 #[test]
 fn box_stays_with_its_process_after_its_end() {
-    for (overlay, told) in [(Overlay::Details, "this row is gone"), (Overlay::Environment, "10 ")] {
+    for (overlay, text) in [(Overlay::Details, "this row is gone"), (Overlay::Environment, "10 ")] {
         let mut state = state();
         press(&mut state, "j");
         open(&mut state, overlay);
@@ -166,7 +166,7 @@ fn box_stays_with_its_process_after_its_end() {
         assert_eq!((state.overlay(), state.selected()), (Some(overlay), process(0, 10)));
         let screen = lines(&state);
         let shown = screen.split('┌').nth(1).unwrap();
-        assert!(shown.contains(told) && !shown.contains("alpha"), "{screen}");
+        assert!(shown.contains(text) && !shown.contains("alpha"), "{screen}");
         // It does not aim at another process.
         assert_eq!(press(&mut state, "K"), Effect::Draw);
         assert!(lines(&state).contains("this row is gone"), "{}", lines(&state));
@@ -290,7 +290,7 @@ fn selection_moves_by_row_page_and_to_the_ends() {
     let visible = |state: &State| {
         lines(state).contains(&format!(" {} u ", state.selected_row().unwrap().pid().unwrap()))
     };
-    let page = 12;
+    let page = 11;
     for (code, pid) in [
         (KeyCode::Down, 1),
         (KeyCode::Down, 2),
@@ -395,12 +395,12 @@ fn paused_view_keeps_rows_and_resumes_with_latest_snapshot() {
 #[test]
 fn graphs_of_a_paused_view_stay_however_long_it_is_paused() {
     let mut state = State::new(options(), (80, 40));
-    let look = |at: u32| {
+    let frame_at = |at: u32| {
         let job = Made { cpu: u64::from(at) * 500, ..Made::new(0, 7, "bob", 4000, "job") };
         Event::Frame(Box::new(made(1, &[job], u64::from(at) * 1000)))
     };
     for at in 1..=9 {
-        state.update(look(at));
+        state.update(frame_at(at));
     }
     press(&mut state, "j");
     state.update(key(KeyCode::Enter));
@@ -408,7 +408,7 @@ fn graphs_of_a_paused_view_stay_however_long_it_is_paused() {
     let before = lines(&state);
     assert!(before.contains("CPU ≤100%"), "{before}");
     for at in 10..400 {
-        state.update(look(at));
+        state.update(frame_at(at));
     }
     state.update(control('l'));
     assert_eq!(lines(&state), before);
@@ -424,10 +424,10 @@ fn wait_ends_with_next_snapshot_even_while_paused() {
     let what = "waiting for the driver".to_owned();
     state.update(Event::Stalled { what, since: std::time::Duration::from_secs(5) });
     assert!(lines(&state).contains("waiting for the driver"));
-    let look = |at| Event::Frame(Box::new(made(2, &three(), at)));
-    assert_eq!(state.update(look(2000)), Effect::Draw);
+    let frame_at = |at| Event::Frame(Box::new(made(2, &three(), at)));
+    assert_eq!(state.update(frame_at(2000)), Effect::Draw);
     assert_eq!(lines(&state), before);
-    assert_eq!(state.update(look(3000)), Effect::Nothing);
+    assert_eq!(state.update(frame_at(3000)), Effect::Nothing);
 }
 
 fn click(state: &mut State, text: &str) -> Effect {
@@ -557,14 +557,14 @@ fn every_action_has_a_key() {
 
 #[test]
 fn cpu_share_uses_time_between_process_reads() {
-    let look = |cpu, taken_at, read_at| {
+    let frame_at = |cpu, taken_at, read_at| {
         let frame = made(1, &[Made { cpu, ..Made::new(0, 7, "bob", 1, "job") }], taken_at);
         Event::Frame(Box::new(frame.read_at(std::time::Duration::from_millis(read_at))))
     };
     let mut state = state();
-    state.update(look(1000, 9_000_000, 500));
+    state.update(frame_at(1000, 9_000_000, 500));
     // The wall clock is set back, and the driver takes three seconds.
-    state.update(look(3000, 1_000_000, 4500));
+    state.update(frame_at(3000, 1_000_000, 4500));
     assert_eq!(state.rows().next().unwrap().cpu, Some(50));
 }
 

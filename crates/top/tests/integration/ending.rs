@@ -10,7 +10,7 @@ use ratatui_crossterm::crossterm::event::{
     KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
 
-fn look(pids: &[u32], at: u64) -> Event {
+fn frame_with(pids: &[u32], at: u64) -> Event {
     let rows: Vec<Made> =
         pids.iter().map(|pid| Made::new(0, *pid, "bob", 1000 - u64::from(*pid), "job")).collect();
     Event::Frame(Box::new(made(1, &rows, at)))
@@ -18,7 +18,7 @@ fn look(pids: &[u32], at: u64) -> Event {
 
 fn state() -> State {
     let mut state = State::new(options(), (80, 24));
-    state.update(look(&[1, 2, 3], 1000));
+    state.update(frame_with(&[1, 2, 3], 1000));
     state
 }
 
@@ -57,7 +57,7 @@ fn running() -> State {
 fn plan_is_shown_and_carried_out_only_after_its_confirmation() {
     let mut state = state();
     assert_eq!(press(&mut state, "jK"), Effect::Plan(1, aim(&[1])));
-    assert!(lines(&state).contains("looking at the machine as it is now"));
+    assert!(lines(&state).contains("checking the current state of the machine"));
     assert_eq!(press(&mut state, "y"), Effect::Nothing, "there is no plan yet");
     assert_eq!(state.update(planned(1, 1)), Effect::Draw);
     let screen = lines(&state);
@@ -123,7 +123,7 @@ fn rows_freeze_during_dialog_while_snapshots_continue() {
     let mut state = state();
     press(&mut state, "jK");
     for at in [2000, 3000] {
-        assert_eq!(state.update(look(&[9], at)), Effect::Nothing);
+        assert_eq!(state.update(frame_with(&[9], at)), Effect::Nothing);
     }
     assert_eq!(state.rows().count(), 3);
     assert_eq!(state.history(0).unwrap().len(), 3);
@@ -132,7 +132,7 @@ fn rows_freeze_during_dialog_while_snapshots_continue() {
     // A pause outlasts the dialog.
     press(&mut state, "zjK");
     state.update(key(KeyCode::Esc));
-    state.update(look(&[1, 2], 4000));
+    state.update(frame_with(&[1, 2], 4000));
     assert_eq!((state.is_paused(), state.rows().count()), (true, 1));
 }
 
@@ -281,7 +281,7 @@ fn quitting_during_execution_asks_then_stops_after_step() {
     assert_eq!(state.update(control_c), Effect::Stop);
     assert!(state.is_ending());
     assert_eq!(state.update(over("interrupted")), Effect::Quit);
-    assert!(state.record().unwrap().iter().any(|told| told.text == "interrupted"));
+    assert!(state.record().unwrap().iter().any(|line| line.text == "interrupted"));
     // A user who does not wait for the step leaves at once.
     let mut state = running();
     assert_eq!(press(&mut state, "qq"), Effect::Stop);
@@ -291,7 +291,7 @@ fn quitting_during_execution_asks_then_stops_after_step() {
 #[test]
 fn read_only_view_has_no_key_to_end_processes() {
     let mut state = State::new(Options { can_end: false, ..options() }, (100, 50));
-    state.update(look(&[1], 1000));
+    state.update(frame_with(&[1], 1000));
     for event in [key(KeyCode::Char('K')), key(KeyCode::F(9)), key(KeyCode::Char('y'))] {
         press(&mut state, "j");
         assert_eq!(state.update(event), Effect::Nothing);
@@ -305,14 +305,25 @@ fn read_only_view_has_no_key_to_end_processes() {
 fn illegible_plan_cannot_be_confirmed() {
     for size in [(80, 1), (3, 24), (20, 5), (24, 4), (47, 24), (80, 7)] {
         let mut state = State::new(options(), size);
-        state.update(look(&[1, 2, 3], 1000));
+        state.update(frame_with(&[1, 2, 3], 1000));
         press(&mut state, "jK");
         state.update(planned(1, 1));
         assert_eq!(press(&mut state, "y"), Effect::Nothing, "{size:?}: {}", lines(&state));
-        let told = lines(&state).contains("too small to confirm");
-        assert!(told || size.0 < 20 || size.1 < 4, "{size:?}: {}", lines(&state));
+        let is_too_small = lines(&state).contains("too small to confirm");
+        assert!(is_too_small || size.0 < 20 || size.1 < 4, "{size:?}: {}", lines(&state));
         state.update(Event::Resize(80, 24));
         assert!(lines(&state).contains("y: end 1 process"), "{size:?}: {}", lines(&state));
         assert_eq!(press(&mut state, "y"), Effect::Execute(1));
     }
+}
+
+#[test]
+fn end_of_an_execution_quits_only_if_the_user_has_left() {
+    let mut state = running();
+    assert_eq!(state.update(step("SIGTERM  1 job")), Effect::Draw);
+    assert_eq!(state.update(over("freed 999 MiB")), Effect::Draw);
+    let mut state = running();
+    assert_eq!(press(&mut state, "qq"), Effect::Stop);
+    assert_eq!(state.update(step("SIGTERM  1 job")), Effect::Draw, "it is not over");
+    assert_eq!(state.update(over("freed 999 MiB")), Effect::Quit);
 }

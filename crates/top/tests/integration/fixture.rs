@@ -87,7 +87,7 @@ pub(crate) fn made(gpus: u32, processes: &[Made], at: u64) -> Frame {
                 ..DeviceSample::absent(absent)
             }),
             processes: Ok(here().map(process).collect()),
-            mig: Ok(Vec::new()),
+            partitions: Ok(Vec::new()),
             details: Ok(Default::default()),
         });
     }

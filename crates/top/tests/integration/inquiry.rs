@@ -90,28 +90,34 @@ fn leases_are_read_when_they_are_opened() {
 #[test]
 fn shown_leases_are_reread_after_each_snapshot() {
     let mut state = state(options());
-    let look = |state: &mut State, seconds: u64| {
+    let frame_after = |state: &mut State, seconds: u64| {
         state.update(Event::Frame(Box::new(made(1, &[], seconds * 1000))))
     };
     let answer = || Event::Answer(Box::new(Answer::Leases(Err("no answer".to_owned()))));
     let ask = Effect::Ask(Inquiry::Leases);
     assert_eq!(press(&mut state, "l"), ask);
     state.update(answer());
-    assert_eq!(look(&mut state, 2), ask);
+    assert_eq!(frame_after(&mut state, 2), ask);
     // A snapshot right after the question does not trigger a repetition.
-    assert_eq!(look(&mut state, 3), Effect::Draw);
+    assert_eq!(frame_after(&mut state, 3), Effect::Draw);
     state.update(answer());
-    assert_eq!(look(&mut state, 4), ask);
+    assert_eq!(frame_after(&mut state, 4), ask);
     // If reading takes longer than a snapshot, it is repeated once a minute, even if the box is
     // reopened.
-    assert_eq!((look(&mut state, 5), look(&mut state, 6)), (Effect::Draw, Effect::Draw));
+    assert_eq!(
+        (frame_after(&mut state, 5), frame_after(&mut state, 6)),
+        (Effect::Draw, Effect::Draw)
+    );
     assert_eq!(press(&mut state, "ll"), Effect::Draw);
     state.update(answer());
-    assert_eq!((look(&mut state, 7), look(&mut state, 63)), (Effect::Draw, Effect::Draw));
-    assert_eq!(look(&mut state, 64), ask);
+    assert_eq!(
+        (frame_after(&mut state, 7), frame_after(&mut state, 63)),
+        (Effect::Draw, Effect::Draw)
+    );
+    assert_eq!(frame_after(&mut state, 64), ask);
     state.update(answer());
     assert_eq!(press(&mut state, "l"), Effect::Draw);
-    assert_eq!(look(&mut state, 65), Effect::Draw, "they are not shown");
+    assert_eq!(frame_after(&mut state, 65), Effect::Draw, "they are not shown");
 }
 
 #[test]

@@ -90,11 +90,12 @@ fn event() -> impl Strategy<Value = Event> {
 /// News of an ending, as if sent by a thread.
 fn news() -> impl Strategy<Value = Event> {
     let line = |text: String| Line::new().plain(text);
-    let told = proptest::collection::vec(any::<String>(), 0..30).prop_map(move |texts| {
-        let wrapped = |text: &String| Paragraph { head: Line::new(), text: text.clone() };
-        texts.iter().map(wrapped).collect::<Vec<_>>()
-    });
-    let planned = (0..4u64, told.clone(), 0..3usize, any::<bool>()).prop_map(
+    let paragraphs =
+        proptest::collection::vec(any::<String>(), 0..30).prop_map(move |paragraphs| {
+            let wrapped = |text: &String| Paragraph { head: Line::new(), text: text.clone() };
+            paragraphs.iter().map(wrapped).collect::<Vec<_>>()
+        });
+    let planned = (0..4u64, paragraphs.clone(), 0..3usize, any::<bool>()).prop_map(
         |(number, text, targets, refused)| {
             let obstacle = refused.then(|| "not here".to_owned());
             News::Planned(number, Ok(Shown { text, targets, obstacle }))
@@ -104,7 +105,7 @@ fn news() -> impl Strategy<Value = Event> {
         4 => planned,
         1 => any::<String>().prop_map(|why| News::Planned(1, Err(why))),
         1 => any::<String>().prop_map(move |text| News::Step(line(text))),
-        1 => told.prop_map(|told| News::Over(Ok(told))),
+        1 => paragraphs.prop_map(|paragraphs| News::Over(Ok(paragraphs))),
         1 => any::<String>().prop_map(|why| News::Over(Err(why))),
     ]
     .prop_map(Event::Ending)

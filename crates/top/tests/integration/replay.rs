@@ -21,7 +21,7 @@ fn recording_being_opened_is_not_called_paused() {
 #[test]
 fn recording_of_a_simulated_machine_is_named_once() {
     let mut state = state();
-    let mut frame = look(1000);
+    let mut frame = frame_at(1000);
     frame.snapshot.origin = gpu_core::Origin::Simulated("made".to_owned());
     state.update(Event::Replayed(Replayed::Sought(Box::new(frame), None)));
     let header = lines(&state).lines().next().unwrap().to_owned();
@@ -29,14 +29,14 @@ fn recording_of_a_simulated_machine_is_named_once() {
     assert!(!header.contains("paused"), "that is not known yet: {header}");
 }
 
-fn look(at: u64) -> gpu_top::Frame {
+fn frame_at(at: u64) -> gpu_top::Frame {
     let job = Made { cpu: at / 2, ..Made::new(0, 7, "bob", at / 10, "job") };
     made(1, &[job], at)
 }
 
 fn sought(at: u64) -> Event {
-    let before = CpuTimes::of(&look(at - 1000).snapshot);
-    Event::Replayed(Replayed::Sought(Box::new(look(at)), Some(before)))
+    let before = CpuTimes::of(&frame_at(at - 1000).snapshot);
+    Event::Replayed(Replayed::Sought(Box::new(frame_at(at)), Some(before)))
 }
 
 fn playback(playback: Playback) -> Event {
@@ -74,15 +74,16 @@ fn unreadable_recording_says_so() {
 fn jump_fills_graphs_and_cpu_shares_from_the_frames_before_it() {
     let mut state = state();
     for at in [1000, 2000, 3000] {
-        state.update(Event::Replayed(Replayed::Played(Box::new(look(at)))));
+        state.update(Event::Replayed(Replayed::Played(Box::new(frame_at(at)))));
     }
     assert_eq!(state.history(0).unwrap().len(), 3);
     state.update(sought(9_000_000));
     assert_eq!(state.history(0).unwrap().len(), 1, "what was shown before is not its past");
     assert_eq!(state.rows().next().unwrap().cpu, Some(50));
-    let past = [8_000_000, 8_500_000].map(|at| measured(&look(at).snapshot, |_| true));
     let at = gpu_core::Timestamp;
-    state.update(Event::Replayed(Replayed::Played(Box::new(look(9_001_000)))));
+    let past = [8_000_000, 8_500_000];
+    let past = past.map(|time| (at(time), measured(&frame_at(time).snapshot, |_| true)));
+    state.update(Event::Replayed(Replayed::Played(Box::new(frame_at(9_001_000)))));
     let stale = Event::Replayed(Replayed::Past(at(9_000_000), past.to_vec()));
     assert_eq!(state.update(stale), Effect::Nothing, "another frame is shown by now");
     state.update(sought(9_000_000));
@@ -167,8 +168,24 @@ fn recording_offers_no_key_acting_on_the_present() {
 #[test]
 fn live_view_has_no_keys_of_a_recording() {
     let mut state = State::new(options(), (80, 24));
-    state.update(Event::Frame(Box::new(look(1000))));
+    state.update(Event::Frame(Box::new(frame_at(1000))));
     for code in [KeyCode::Left, KeyCode::Char('['), KeyCode::Char('+')] {
         assert_eq!(state.update(key(code)), Effect::Nothing);
     }
+}
+
+#[test]
+fn recording_is_never_late() {
+    let mut state = state();
+    state.update(sought(100_000));
+    let before = lines(&state);
+    let tick = |seconds| Event::Tick(std::time::Duration::from_secs(seconds));
+    assert_eq!(state.update(tick(60)), Effect::Nothing);
+    assert_eq!(lines(&state), before);
+    // The present is.
+    let mut live = State::new(options(), (80, 24));
+    assert_eq!(live.update(tick(60)), Effect::Draw);
+    assert_eq!(live.update(tick(60)), Effect::Nothing, "only whole seconds are shown");
+    assert_eq!(live.update(tick(61)), Effect::Draw);
+    assert!(lines(&live).contains("no answer from the machine for 61 s"), "{}", lines(&live));
 }

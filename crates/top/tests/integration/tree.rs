@@ -78,11 +78,11 @@ fn filter_counts_matches_and_finds_rows_below_launcher() {
     assert_eq!(drawn(&state), ["20 [+3] launcher"]);
     assert!(footer(&state).ends_with(" 3 of 4 rows"), "{}", footer(&state));
     // The shell has no row, and a launcher is on no GPU.
-    for nobody in ["shell", "gpu=1 other", "gpu=7 launcher"] {
+    for filter in ["shell", "gpu=1 other", "gpu=7 launcher"] {
         state.update(key(KeyCode::Esc));
-        press(&mut state, &format!("/{nobody}"));
+        press(&mut state, &format!("/{filter}"));
         state.update(key(KeyCode::Enter));
-        assert!(footer(&state).ends_with(" 0 of 4 rows"), "{nobody}: {}", footer(&state));
+        assert!(footer(&state).ends_with(" 0 of 4 rows"), "{filter}: {}", footer(&state));
     }
     state.update(key(KeyCode::Esc));
     press(&mut state, "t/launcher");

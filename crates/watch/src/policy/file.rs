@@ -190,8 +190,8 @@ fn threshold(
 /// Returns the UID of a user given by name or UID.
 fn uid(user: &str, accounts: Accounts<'_>) -> Result<u32, String> {
     user.parse().or_else(|_| accounts(user)).map_err(|why| match why {
-        Absent::NotFound => format!("there is no account '{user}' here; give its name or its UID"),
-        _ => format!("the account '{user}' could not be looked up; give its UID"),
+        Absent::NotFound => format!("there is no account '{user}' here; specify a name or a UID"),
+        _ => format!("the account '{user}' could not be looked up; specify its UID"),
     })
 }
 
@@ -199,7 +199,7 @@ fn uid(user: &str, accounts: Accounts<'_>) -> Result<u32, String> {
 /// all.
 fn listed<T>(key: &str, list: Option<Vec<Text<T>>>) -> Result<Vec<T>, String> {
     match list {
-        Some(list) if list.is_empty() => Err(format!("'{key}' is empty; leave it out for all")),
+        Some(list) if list.is_empty() => Err(format!("'{key}' is empty; omit it for all")),
         list => Ok(list.into_iter().flatten().map(|text| text.0).collect()),
     }
 }
@@ -207,17 +207,17 @@ fn listed<T>(key: &str, list: Option<Vec<Text<T>>>) -> Result<Vec<T>, String> {
 fn allowed(table: AllowTable, accounts: Accounts<'_>) -> Result<Allowed, String> {
     let AllowTable { user, service, program, kinds } = table;
     if user.is_none() && service.is_none() && program.is_none() {
-        return Err("name a 'user', 'service' or 'program'".to_owned());
+        return Err("a 'user', 'service' or 'program' is required".to_owned());
     }
     if let Some(service) = service.as_ref().filter(|name| !name.ends_with(".service")) {
         return Err(format!("'{service}' does not end in .service"));
     }
     if let Some(service) = service.as_ref().filter(|name| service_of(name).is_none()) {
-        let why = "is no service that uses GPUs itself: it only starts the processes of others";
+        let why = "does not use GPUs itself: it only starts other processes";
         return Err(format!("'{service}' {why}"));
     }
     if let Some(program) = program.as_ref().filter(|path| !path.starts_with('/')) {
-        let why = "is not a path; a process chooses its own name, so give that of its executable";
+        let why = "is not a path; a process chooses its own name, so specify its executable";
         return Err(format!("program '{program}' {why}"));
     }
     let user = user.map(|user| uid(&user, accounts)).transpose()?;
@@ -233,7 +233,7 @@ fn notify(table: NotifyTable) -> Result<Notify, PolicyError> {
         update_every: table.update_every.map_or(usual.update_every, |time| time.0),
     };
     match &notify.on_finding {
-        Some(words) if words.is_empty() => Err(wrong("notify: 'on_finding' names no command")),
+        Some(words) if words.is_empty() => Err(wrong("notify: 'on_finding' has no command")),
         Some(_) if notify.time_limit.is_zero() => Err(wrong("notify: 'time_limit' is zero")),
         _ => Ok(notify),
     }
@@ -242,7 +242,7 @@ fn notify(table: NotifyTable) -> Result<Notify, PolicyError> {
 fn reap(table: ReapTable, accounts: Accounts<'_>) -> Result<ReapPolicy, PolicyError> {
     let grace = table.grace.map_or(gpu_reaper::Request::GRACE, |time| time.0);
     if grace > MAX_GRACE {
-        return Err(wrong("reap: 'grace' is longer than 4m, and nothing is watched meanwhile"));
+        return Err(wrong("reap: 'grace' is longer than 4m, during which nothing is watched"));
     }
     if table.rule.is_empty() {
         return Err(wrong("reap: there is no [[reap.rule]]"));
@@ -271,7 +271,7 @@ fn rule(table: RuleTable, accounts: Accounts<'_>) -> Result<ReapRule, String> {
     }
     if let Some(kind) = kinds.iter().find(|kind| !REAPABLE.contains(kind)) {
         let names = REAPABLE.map(FindingKind::name).join(", ");
-        return Err(format!("no signal remedies '{}'; expected {names}", kind.name()));
+        return Err(format!("a signal cannot remedy '{}'; expected {names}", kind.name()));
     }
     let users = match (table.users, table.all_users) {
         (Some(names), None | Some(false)) if !names.is_empty() => {
@@ -279,7 +279,9 @@ fn rule(table: RuleTable, accounts: Accounts<'_>) -> Result<ReapRule, String> {
             Users::Named(uids.collect::<Result<_, _>>()?)
         }
         (None, Some(true)) => Users::Ordinary,
-        _ => return Err("give either 'users', a list of names, or 'all_users = true'".to_owned()),
+        _ => {
+            return Err("specify either 'users', a list of names, or 'all_users = true'".to_owned());
+        }
     };
     let (after, warn) = (table.after.0, table.warn.0);
     if after < MIN_AFTER {
@@ -291,10 +293,10 @@ fn rule(table: RuleTable, accounts: Accounts<'_>) -> Result<ReapRule, String> {
     let min_confidence = table.min_confidence.0;
     let certain = kinds.iter().find(|kind| kind.reap_reason().is_some());
     if let Some(kind) = certain.filter(|_| min_confidence < Confidence::High) {
-        return Err(format!("'{}' is reaped with min_confidence high only", kind.name()));
+        return Err(format!("'{}' requires min_confidence = \"high\"", kind.name()));
     }
     if min_confidence == Confidence::Possible {
-        return Err("a process is not ended for what is only possible".to_owned());
+        return Err("min_confidence 'possible' is too low to end a process".to_owned());
     }
     let gpus = listed("gpus", table.gpus)?;
     let jobs = table.jobs.unwrap_or(false);

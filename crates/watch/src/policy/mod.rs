@@ -252,3 +252,62 @@ fn is_service(process: &ProcessInfo) -> bool {
 fn is_job(process: &ProcessInfo) -> bool {
     process.workload.as_ref().is_some_and(|workload| !workload.is_named_by_user())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Absent, Pid, ProcessKey};
+    use gpu_reaper::Suspect;
+
+    /// A finding of likely confidence.
+    fn finding(kind: FindingKind, gpus: &[u32], pids: &[u32]) -> Finding {
+        let confidence = Confidence::Likely;
+        let suspect = |pid: &u32| Suspect {
+            process: ProcessKey { pid: Pid(*pid), start: None },
+            confidence,
+            evidence: Vec::new(),
+        };
+        Finding {
+            kind,
+            confidence,
+            devices: gpus.iter().copied().map(DeviceId::from_index).collect(),
+            memory: None,
+            suspects: pids.iter().map(suspect).collect(),
+            evidence: Vec::new(),
+            advice: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn raises_findings_above_the_thresholds_that_are_neither_ignored_nor_allowed() {
+        let text = "[findings]\nmin_memory = \"1GiB\"\nignore = [\"ghost:1\", \"throttled\"]\n\
+                    [[allow]]\nuser = \"1002\"\n";
+        let policy = Policy::parse(text, &|_| Err(Absent::NotFound)).unwrap();
+        let mut infos = [7, 8].map(|pid| ProcessInfo::from_name(Pid(pid), "python"));
+        (infos[0].uid, infos[1].uid) = (Ok(1002), Ok(1003));
+        let raises = |finding: &Finding| {
+            policy.concerns(finding, |key| infos.iter().find(|info| info.key.pid == key.pid))
+        };
+        let (ghost, throttled) = (FindingKind::Ghost, FindingKind::Throttled);
+        for (kind, gpus, pids, expected) in [
+            (ghost, &[0][..], &[][..], true),
+            (ghost, &[1], &[], false),
+            (ghost, &[0, 1], &[], true),
+            (ghost, &[], &[], true),
+            (throttled, &[5], &[], false),
+            (throttled, &[], &[], false),
+            (FindingKind::Hoarder, &[1], &[], true),
+            // One process of the allowed user, one of another, and one that is unknown.
+            (ghost, &[0], &[7], false),
+            (ghost, &[0], &[7, 8], true),
+            (ghost, &[0], &[9], true),
+        ] {
+            let finding = finding(kind, gpus, pids);
+            assert_eq!(raises(&finding), expected, "{kind:?} {gpus:?} {pids:?}");
+        }
+        let of = |mib| Finding { memory: Some(Bytes::from_mib(mib)), ..finding(ghost, &[0], &[]) };
+        assert!(raises(&of(1_024)) && !raises(&of(1_023)));
+        let possible = Confidence::Possible;
+        assert!(!raises(&Finding { confidence: possible, ..finding(ghost, &[0], &[]) }));
+    }
+}

@@ -133,11 +133,11 @@ impl Word for Protect {
 
     fn read(text: &str) -> Result<Self, String> {
         match text.strip_prefix("user:") {
-            Some("") => Err("'user:' lacks the name of a user".to_owned()),
+            Some("") => Err("'user:' lacks a user name".to_owned()),
             Some(user) => Ok(Protect::User(user.to_owned())),
             None if text.is_empty() => Err("a process name is empty".to_owned()),
             None if text.parse::<u32>().is_ok() => {
-                Err(format!("'{text}' is a PID, which another process will have one day"))
+                Err(format!("'{text}' is a PID, which another process may reuse"))
             }
             None => Ok(Protect::Name(text.to_owned())),
         }

@@ -9,22 +9,30 @@ from __future__ import annotations
 import importlib
 import os
 import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from gpuws import _claim
 from gpuws.compat import _claims
+
+if TYPE_CHECKING:
+    from gpuws._records import Gpu
+    from gpuws.compat.py3nvml import py3nvml
 
 __all__ = ["get_free_gpus", "get_num_procs", "grab_gpus", "py3nvml"]
 
 _MIB = 1 << 20
 
 
-def __getattr__(name):
-    if name == "py3nvml":
-        return importlib.import_module("gpuws.compat.py3nvml.py3nvml")
-    raise AttributeError(f"module 'gpuws.compat.py3nvml' has no attribute '{name}'")
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        if name == "py3nvml":
+            return importlib.import_module("gpuws.compat.py3nvml.py3nvml")
+        raise AttributeError(f"module 'gpuws.compat.py3nvml' has no attribute '{name}'")
 
 
-def _gpus():
+def _gpus() -> list[Gpu] | None:
     """Returns the GPUs, or None with a warning if there is no driver."""
     look = _claims.look()
     if look.driver_error is not None:
@@ -33,7 +41,7 @@ def _gpus():
     return _claims.by_order(look.gpus)
 
 
-def _selected(gpu_select, count):
+def _selected(gpu_select: int | Iterable[int] | None, count: int) -> set[int]:
     if gpu_select is None:
         return set(range(count))
     try:
@@ -46,13 +54,13 @@ def _selected(gpu_select, count):
 
 
 def grab_gpus(
-    num_gpus=1,
-    gpu_select=None,
-    gpu_fraction=0.95,
-    max_procs=-1,
-    env_set_ok=False,
-    gpu_min_memory=None,
-):
+    num_gpus: int = 1,
+    gpu_select: int | Iterable[int] | None = None,
+    gpu_fraction: float = 0.95,
+    max_procs: int = -1,
+    env_set_ok: bool = False,
+    gpu_min_memory: float | None = None,
+) -> int:
     """Claims up to `num_gpus` GPUs, all that are free if it is -1, and sets CUDA_VISIBLE_DEVICES.
 
     A GPU is free if this part of its memory is, and at most `max_procs` processes use it. Returns
@@ -63,7 +71,7 @@ def grab_gpus(
         raise ValueError("CUDA_VISIBLE_DEVICES is set already; env_set_ok=True permits that")
     _claim.refuse_if_initialized()
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
-    taken = []
+    taken: list[int] = []
     try:
         gpus = _gpus() if num_gpus != 0 else []
         if not gpus:
@@ -71,7 +79,7 @@ def grab_gpus(
         chosen = _selected(gpu_select, len(gpus))
         wanted = len(gpus) if num_gpus == -1 else num_gpus
 
-        def fits(gpu):
+        def fits(gpu: Gpu) -> bool:
             total, used = gpu.memory_total_bytes, gpu.memory_used_bytes
             if gpu.error is not None or total is None or used is None:
                 return False
@@ -95,7 +103,7 @@ def grab_gpus(
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, taken))
 
 
-def get_free_gpus(max_procs=0):
+def get_free_gpus(max_procs: int = 0) -> list[bool]:
     """Returns for each GPU whether at most `max_procs` processes use it and no other process has
     claimed it, without a claim."""
     return [
@@ -106,6 +114,6 @@ def get_free_gpus(max_procs=0):
     ]
 
 
-def get_num_procs():
+def get_num_procs() -> list[int]:
     """Returns for each GPU how many processes use it; -1 if that is unknown."""
     return [-1 if gpu.error is not None else len(gpu.processes) for gpu in _gpus() or []]

@@ -21,10 +21,10 @@ const ABOVE_MIB: u64 = 10;
 /// The variables from which PyTorch reads its settings; the later one takes precedence.
 const VARIABLES: [&str; 2] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 
-const MEBIBYTES: &str = "a number of MiB, of at least large_segment_size_mb (20 by default)";
+const MEBIBYTES: &str = "a number of MiB, at least large_segment_size_mb (20 by default)";
 const SEGMENT_MEBIBYTES: &str =
     "a number of MiB above 10 and not above max_split_size_mb or max_non_split_rounding_mb";
-const BYTES: &str = "a number of bytes, of at least a large segment (20 MiB), or -1 for none";
+const BYTES: &str = "a number of bytes, at least a large segment (20 MiB), or -1 for none";
 const DIVISIONS: &str = "a power of two, or a list such as [256:1,512:2,>:4] of powers of two";
 
 /// PyTorch parses this setting first, because it bounds the others.

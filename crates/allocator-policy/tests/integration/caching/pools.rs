@@ -18,13 +18,13 @@ fn capture_allocates_from_private_pool() {
     caching.begin_capture(POOL, Some(Stream(0))).expect("it is free");
     let captured = caching.allocate(Bytes(512), Stream(0)).expect("1 GiB is free");
     assert_ne!(captured.address(), address);
-    let beside = caching.allocate(Bytes(512), Stream(3)).expect("1 GiB is free");
+    let other = caching.allocate(Bytes(512), Stream(3)).expect("1 GiB is free");
     caching.end_capture(POOL).expect("it is under way");
     assert_eq!(caching.private_pools().collect::<Vec<_>>(), [(POOL, Bytes(2 * MIB))]);
     let after = caching.allocate(Bytes(512), Stream(0)).expect("it is cached");
     assert_eq!(after.address(), address);
     check(&caching, true);
-    drop((captured, beside));
+    drop((captured, other));
 }
 
 #[test]

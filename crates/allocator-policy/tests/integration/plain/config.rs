@@ -28,8 +28,8 @@ fn builds_policy_for_each_name() {
     }
     let unknown = PolicyConfig::named("cachign").unwrap_err().to_string();
     assert_eq!(unknown, "unknown policy 'cachign': did you mean 'caching'?");
-    let far = PolicyConfig::named("x").unwrap_err().to_string();
-    assert!(far.contains("available: caching, expandable, bfc"), "{far}");
+    let message = PolicyConfig::named("x").unwrap_err().to_string();
+    assert!(message.contains("available: caching, expandable, bfc"), "{message}");
 }
 
 #[test]

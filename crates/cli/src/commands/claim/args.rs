@@ -16,11 +16,11 @@ pub(crate) struct ClaimArgs {
     /// --export)".
     #[arg(long)]
     pub(crate) export: bool,
-    /// What --hold and --export print: variables for a shell, or the names of the GPUs for
-    /// containers (podman run --device NAME).
+    /// Output of --hold and --export: shell variables, or GPU names for containers (podman run
+    /// --device NAME).
     #[arg(long, value_name = "FORM", default_value = "shell")]
     pub(crate) format: ClaimFormat,
-    /// Also keep a small CUDA context on each GPU, so that tools which query the driver see it in
+    /// Also keep a small CUDA context on each GPU, so that tools that query the driver see it in
     /// use. With --hold or --export.
     #[arg(long, hide = !cfg!(feature = "cuda"))]
     pub(crate) placeholder: bool,

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use signal_hook::consts::SIGTERM;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub(super) fn hold(
     let mut is_seen = true;
     let mut due = ports.clock.monotonic() + RENEWAL;
     let warn = |text: &str| {
-        let _ = writeln!(std::io::stderr(), "gpuws: warning: {text}");
+        crate::terminal::report(format_args!("gpuws: warning: {text}"));
     };
     loop {
         let mut files =

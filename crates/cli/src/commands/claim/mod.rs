@@ -18,7 +18,7 @@ use super::mem;
 use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::source::{self, Source, no_journal};
+use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, progress};
 use crate::users::user;
 use gpu_core::Origin;
@@ -27,7 +27,7 @@ use gpu_machine::{Holder, Keeps, placeholder};
 use gpu_memory_advice::environment::Advice;
 use gpu_report::json;
 use gpu_report::wording::limit;
-use gpu_steward::{Grant, NotGranted, Ports, cdi_names, environment, take, waits_for_own_lease};
+use gpu_steward::{Grant, NotGranted, cdi_names, take, waits_for_own_lease};
 use hold::{Signals, hold};
 use queue_status::QueueStatus;
 use refused::failure;
@@ -78,13 +78,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     if !global.quiet {
         prepared.notes.iter().for_each(|note| progress(note));
     }
-    let ports = Ports {
-        backend: &*source.backend,
-        host: &*source.host,
-        clock: &*source.clock,
-        journal: &no_journal(),
-        locks: &locks,
-    };
+    let ports = source.claim_ports(&locks);
     if !args.hold && !args.export {
         return preview::show(args, global, screen, &prepared, &ports);
     }
@@ -107,8 +101,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         Err(NotGranted::Stopped) => return Ok(signals.end()),
         Err(why) => return Err(failure(&prepared, why)),
     };
-    let form = args.request.visible.into();
-    let mut variables = environment(&grant.entry, form, &grant.scene.snapshot.devices)?;
+    let mut variables = grant.environment(args.request.visible.into())?;
     let names = match args.format {
         ClaimFormat::Cdi => cdi_names(&grant.entry)?,
         ClaimFormat::Shell => Vec::new(),

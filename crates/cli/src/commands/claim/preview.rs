@@ -59,13 +59,13 @@ fn print(
     if matches!(&seen.decision, Err(refused) if !is_for_now(refused)) {
         return Ok(());
     }
-    let origin = &seen.scene.snapshot.origin;
+    let origin = &seen.context.snapshot.origin;
     if *origin != Origin::Live {
         screen.print(&Line::new().accent(origin))?;
     }
     match &seen.decision {
         Ok(decision) => {
-            let product = wording::product_of(&seen.scene.snapshot, &decision.devices());
+            let product = wording::product_of(&seen.context.snapshot, &decision.devices());
             let text = chosen(decision, product.as_deref());
             wording::flow(screen, Line::new().plain("would claim "), &text)?;
             for (device, bar) in &seen.accepted {
@@ -85,8 +85,8 @@ fn print(
         }
     }
     if let Some(first) = seen.ahead.first() {
-        let place = ordinal(seen.ahead.len() + 1);
-        let text = format!("would be {place} in the queue; first: {}", whose(first));
+        let position = ordinal(seen.ahead.len() + 1);
+        let text = format!("would be {position} in the queue; first: {}", described(first));
         wording::flow(screen, Line::new(), &text)?;
     }
     if global.quiet {
@@ -100,7 +100,7 @@ fn print(
 }
 
 /// Returns the owner and the command of an entry: `alice: python train.py`.
-fn whose(entry: &LeaseEntry) -> String {
+fn described(entry: &LeaseEntry) -> String {
     if entry.command.is_empty() {
         owner(entry)
     } else {

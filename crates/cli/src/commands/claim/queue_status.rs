@@ -73,7 +73,7 @@ impl QueueStatus {
             let _ = write!(stderr, "\r\x1b[K{}{clock}", line.cut(room).text());
             let _ = stderr.flush();
         } else {
-            let _ = writeln!(stderr, "{}{}", line.text(), waited(waiting));
+            crate::terminal::report(format_args!("{}{}", line.text(), waited(waiting)));
         }
     }
 

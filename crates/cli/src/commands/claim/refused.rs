@@ -54,9 +54,9 @@ pub(crate) fn failure(prepared: &PreparedClaim, why: NotGranted) -> Failure {
             never(Failure::new(Exit::Usage, what()), refused.as_ref(), prepared)
         }
         NotGranted::Foreign(lease) => {
-            let whose = owner(&lease);
+            let owner = owner(&lease);
             let why = format!(
-                "already inside lease {} of {whose}, which only its owner can subdivide",
+                "already inside lease {} of {owner}; only its owner can subdivide it",
                 lease.id
             );
             let hint = "run the command without gpuws; it already has the GPUs of that lease";
@@ -93,7 +93,7 @@ fn never(failure: Failure, refused: Option<&Refused>, prepared: &PreparedClaim) 
             let limit = match (&refused.within, prepared.limited_by, claim.among.is_empty()) {
                 (Some(lease), ..) => format!("the enclosing lease {lease}"),
                 (None, Some(by), _) => by.to_owned(),
-                (None, None, false) if claim.among.iter().any(DeviceUuid::is_mig) => {
+                (None, None, false) if claim.among.iter().any(DeviceUuid::is_partition) => {
                     "the choice of MIG devices".to_owned()
                 }
                 (None, None, false) => "--gpu".to_owned(),

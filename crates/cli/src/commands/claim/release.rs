@@ -42,7 +42,7 @@ pub(super) fn run(
         return Ok(Exit::Done);
     }
     // Only for the device indexes: the lease is released even if no driver answers.
-    let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE);
+    let machine = gpu_core::take_inventory(&*source.backend, &*source.host, Groups::NONE);
     let devices = machine.devices.iter().map(|device| device.id());
     let had = devices.filter(|id| id.uuid.as_ref().is_ok_and(|uuid| lease.devices.contains(uuid)));
     let indexes: Vec<u32> = had.map(|id| id.index).collect();

@@ -43,15 +43,14 @@ pub(crate) fn request(
     };
     let inventory = OnceCell::new();
     let machine = || -> &Inventory {
-        inventory.get_or_init(|| {
-            gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE)
-        })
+        inventory
+            .get_or_init(|| gpu_core::take_inventory(&*source.backend, &*source.host, Groups::NONE))
     };
     let named = NamedDevices {
         among: &args.gpu,
         except: &args.except,
         required: &args.required,
-        mig: args.mig,
+        partitions: args.mig,
     };
     let variable = |name: &str| std::env::var_os(name);
     let gres = || source.slurm_positions();
@@ -88,7 +87,7 @@ impl From<NarrowError> for Failure {
             NarrowError::NoDriver(fault) => gpu_core::Error::new(fault.kind, fault.text).into(),
             NarrowError::Select(error) => error.into(),
             NarrowError::Inherited(error) => Failure::from(error).ending(Exit::Usage),
-            NarrowError::NoMig => Failure::new(Exit::Usage, what).with_hint(
+            NarrowError::NoPartition => Failure::new(Exit::Usage, what).with_hint(
                 "create MIG instances as root with nvidia-smi mig -cgi …; gpuws status lists them",
             ),
             NarrowError::NoKey { why, .. } => {
@@ -116,7 +115,7 @@ pub(crate) fn reasons<'a>(
 
 /// Describes the granted devices, and why they were chosen.
 pub(crate) fn granted(grant: &Grant) -> String {
-    let product = wording::product_of(&grant.scene.snapshot, &grant.devices);
+    let product = wording::product_of(&grant.context.snapshot, &grant.devices);
     match &grant.decision {
         Some(decision) => claims::chosen(decision, product.as_deref()),
         None => claims::granted(&grant.devices.iter().collect::<Vec<_>>(), product.as_deref()),

@@ -20,7 +20,7 @@ pub(crate) struct RequestArgs {
     /// Choose only among these GPUs, by index (0,2-3), UUID or PCI bus ID, or all; repeatable.
     #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) gpu: Vec<Selector>,
-    /// Claim a MIG device, of those in --gpu if given. By default a MIG device is claimed only if
+    /// Claim a MIG device, from those in --gpu if given. By default a MIG device is claimed only if
     /// --gpu or CUDA_VISIBLE_DEVICES names it (MIG-…).
     #[arg(long)]
     pub(crate) mig: bool,

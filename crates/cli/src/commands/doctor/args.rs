@@ -14,7 +14,7 @@ pub(crate) struct DoctorArgs {
     /// Diagnose another machine from nvidia-smi and fuser output on standard input.
     #[arg(long, conflicts_with_all = ["sim", "replay"])]
     pub(crate) paste: bool,
-    /// Report only findings of this confidence or more: possible, likely or high.
+    /// Report only findings of this confidence or higher: possible, likely or high.
     #[arg(long, value_name = "LEVEL", default_value = "possible")]
     pub(crate) min_confidence: Confidence,
     /// Do not report findings of this kind, such as hoarder (idle holder), or nvlink-down:3 for GPU 3 only.
@@ -31,8 +31,8 @@ pub(crate) struct DoctorArgs {
 // The number of samples and the time between them.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Sampling {
-    /// Number of samples; several tell an idle process from a pausing one (default: 1; with
-    /// --replay 13, and the day before them always counts).
+    /// Number of samples; several distinguish an idle process from a pausing one (default: 1; with
+    /// --replay, 13 and always the day before).
     #[arg(long = "samples", alias = "looks", value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) count: Option<u16>,

@@ -17,7 +17,7 @@ use gpu_core::{DeviceId, DeviceState, Driver, Origin, Snapshot};
 use gpu_reaper::{Diagnosis, Past};
 use gpu_report::{ProcessFilter, findings::Findings, json, replay::MINUTE};
 use gpu_steward::DeviceLeases;
-use gpu_text::ErrorCode;
+use gpu_text::ReportedFailure;
 
 pub(crate) fn run(
     args: &DoctorArgs,
@@ -68,12 +68,12 @@ pub(super) fn report(
     args: &DoctorArgs,
     global: &Global,
     (mut past, snapshots, leased): (Past, &[Snapshot], &DeviceLeases),
-    failures: &[ErrorCode],
+    failures: &[ReportedFailure],
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let Some(now) = snapshots.last() else { return Ok(Exit::Done) };
     let gpus = chosen(now, &args.gpu)?;
-    snapshots.iter().for_each(|look| past.add(look));
+    snapshots.iter().for_each(|snapshot| past.add(snapshot));
     let mut diagnosis = gpu_reaper::diagnose_after(&past, now);
     leased.excuse(now, &mut diagnosis);
     let exists = |index: &u32| now.devices.iter().any(|device| device.id().index == *index);

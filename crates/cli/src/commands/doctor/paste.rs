@@ -35,24 +35,26 @@ pub(super) fn run(
     let snapshot = gpu_text::snapshot(&documents, at);
     let failures = gpu_text::unattributed(&documents);
     let judged = gpu_text::shows_health(&documents, &snapshot);
-    let is_vague = failures.iter().all(|code| *code == ErrorCode::Other);
+    let is_vague = failures.iter().all(|failure| failure.code == ErrorCode::Other);
     if !judged && is_vague {
         crate::commands::parse::refuse_out_of_memory("diagnose the pasted text", &bytes)?;
     }
-    if !judged && failures.is_empty() {
+    let placed = wording::paste::placed(&documents, screen.width());
+    if !judged && failures.is_empty() && (placed.is_empty() || global.json) {
         return Err(Failure::new(Exit::Usage, "diagnose the pasted text")
             .with_source(gpu_text::lacking(&documents))
             .with_hint(BOTH));
     }
     if !global.json {
+        screen.print_all(placed)?;
         show(screen, wording::paste::failures(&snapshot, &failures))?;
         if !is_vague && crate::commands::parse::refuse_out_of_memory("", &bytes).is_err() {
             let text =
-                "the text has an out-of-memory message too: gpuws mem explain says its cause";
+                "the text also has an out-of-memory message: gpuws mem explain gives its cause";
             wording::flow(screen, Line::new().dim("note: "), text)?;
         }
         if !judged {
-            return Ok(Exit::Remains);
+            return Ok(if failures.is_empty() { Exit::Done } else { Exit::Remains });
         }
     }
     let exit = super::report(

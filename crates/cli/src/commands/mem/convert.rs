@@ -23,7 +23,7 @@ pub(crate) fn run(
         screen.raw(&lines)?;
         return Ok(Exit::Done);
     };
-    let part = Part::beside(output)?;
+    let part = Part::create(output)?;
     let recording = recording::read(&args.file, &args.reading)?;
     let written = recording.write(BufWriter::new(&part.file));
     written.map_err(|error| Failure::io(format!("write '{}'", output.display()), error))?;

@@ -1,8 +1,10 @@
 //! Arguments of `gpuws place`.
 
 use super::graph::PlaceGraphArgs;
+use crate::args::named;
 use clap::{Args, Subcommand, ValueEnum};
 use gpu_core::{Bytes, Selector};
+use gpu_model::need::Engine;
 use gpu_report::wording::shell_word;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +24,7 @@ pub(crate) enum PlaceCommand {
                             Reads TensorFlow's GraphDef (binary and text), ONNX, and JSON \
                             (docs/graph-formats.md).")]
     Graph(PlaceGraphArgs),
-    /// Show what a model takes, and which of its layers go to which GPU.
+    /// Show the memory that a model needs, and the GPU of each layer.
     #[command(after_help = "Examples: gpuws place model ./Llama-3-8B --context 8k\n          \
                             gpuws place model llama.gguf --gpu 0,1 --context 8k\n          \
                             gpuws place model ./big --memory 24GiB,24GiB --format llama\n\
@@ -44,27 +46,28 @@ pub(crate) struct PlaceModelArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub(crate) sequences: u64,
-    /// The program that runs the model: what it keeps depends on it. Default: that of --format, else
-    /// the first of llama.cpp, vLLM and transformers that can load the weights.
-    #[arg(long, value_name = "ENGINE")]
-    pub(crate) engine: Option<EngineName>,
+    /// The program that runs the model; it determines the memory. Default: that of --format, or the
+    /// first of llama.cpp, vLLM and transformers that can load the weights.
+    #[arg(long, value_name = "ENGINE", value_parser = named(&ENGINES))]
+    pub(crate) engine: Option<Engine>,
     /// Encoding of the weights: a GGUF mixture (Q8_0, Q4_K_M, IQ4_XS, …) for llama.cpp, BF16, FP8,
     /// INT8, INT4, AWQ, GPTQ, NVFP4, NF4, … for the others, in any case; default: as stored.
     #[arg(long, value_name = "ENCODING")]
     pub(crate) weights: Option<String>,
-    /// Encoding of keys and values in the cache; default: for vLLM as the checkpoint says, else F16.
+    /// Encoding of keys and values in the cache; default: for vLLM that of the checkpoint,
+    /// otherwise F16.
     #[arg(long, value_name = "ENCODING")]
     pub(crate) kv: Option<String>,
     /// Only these GPUs, by index (0,2-3), UUID or PCI bus ID; repeatable.
     #[arg(long, value_name = "GPU,…", value_delimiter = ',', conflicts_with = "memory")]
     pub(crate) gpu: Vec<Selector>,
-    /// Include GPUs in use without a lease or with unexplained memory, with what they have left.
+    /// Include GPUs in use without a lease or with unexplained memory, with their remaining memory.
     #[arg(long, conflicts_with = "memory")]
     pub(crate) accept_used: bool,
     /// Plan for GPUs with this much free memory each (24GiB,24GiB) instead of this machine's.
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', conflicts_with = "sim")]
     pub(crate) memory: Vec<Bytes>,
-    /// Memory of the host that layers may use if the GPUs are too small.
+    /// Host memory that layers may use if the GPUs are too small.
     #[arg(long, value_name = "SIZE")]
     pub(crate) host_memory: Option<Bytes>,
     /// Memory to leave free on each GPU.
@@ -79,7 +82,7 @@ pub(crate) struct PlaceModelArgs {
     /// Print the split in the form of another program.
     #[arg(long, value_name = "FORM", conflicts_with = "json")]
     pub(crate) format: Option<SplitForm>,
-    /// Show why layers are where they are, and the memory of each.
+    /// Show why each layer is on its device, and its memory.
     #[arg(long)]
     pub(crate) explain: bool,
     /// Draw the split to a new SVG file; `-` is standard output.
@@ -100,20 +103,15 @@ impl PlaceModelArgs {
         add("place model", Some(text(&self.path)));
         add("--context", self.context.map(|tokens| tokens.to_string()));
         add("--sequences", (self.sequences > 1).then(|| self.sequences.to_string()));
-        let name = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
-            value().map(|value| value.get_name().to_owned())
-        };
-        let engine = self.engine;
-        add("--engine", name(&|| engine?.to_possible_value()));
+        let engine = ENGINES.iter().find(|(_, engine)| self.engine == Some(*engine));
+        add("--engine", engine.map(|(name, _)| (*name).to_owned()));
         add("--kv", self.kv.clone());
         add("--gpu", list(self.gpu.iter().map(ToString::to_string).collect()));
         add("--memory", list(self.memory.iter().map(|size| size.exact()).collect()));
         add("--host-memory", self.host_memory.map(Bytes::exact));
         add("--margin", (self.margin != Bytes::from_mib(512)).then(|| self.margin.exact()));
-        add(
-            "--goal",
-            (self.goal != Goal::Fewest).then(|| name(&|| self.goal.to_possible_value())).flatten(),
-        );
+        let goal = self.goal.to_possible_value().filter(|_| self.goal != Goal::Fewest);
+        add("--goal", goal.map(|goal| goal.get_name().to_owned()));
         if self.accept_used {
             words.push_str(" --accept-used");
         }
@@ -121,23 +119,20 @@ impl PlaceModelArgs {
     }
 }
 
-/// The program that runs a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EngineName {
-    #[value(name = "llama.cpp")]
-    LlamaCpp,
-    Vllm,
-    Transformers,
-}
+const ENGINES: [(&str, Engine); 3] = [
+    ("llama.cpp", Engine::LlamaCpp),
+    ("vllm", Engine::Vllm),
+    ("transformers", Engine::Transformers),
+];
 
 /// What a split optimizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Goal {
-    /// The fewest GPUs, then the shortest time of a token.
+    /// The fewest GPUs, then the shortest time per token.
     Fewest,
-    /// The shortest time of a token through all layers.
+    /// The shortest time per token through all layers.
     Latency,
-    /// The shortest time of the slowest stage of a pipeline.
+    /// The shortest time of the slowest pipeline stage.
     Throughput,
 }
 

@@ -9,19 +9,16 @@ mod schedule;
 use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::terminal::{Align, Line, Screen, Table, warn};
+use crate::terminal::{Line, Screen, warn};
 use crate::wording::{count, flow};
 pub(crate) use args::PlaceGraphArgs;
 use devices::Machine;
 use gpu_executor::{PlacedGraph, TaskGraph, Trace, chrome, svg};
-use gpu_graph::placer::{Options, PlaceErrorKind, Placement, place};
-use gpu_graph::{DeviceSet, Graph};
+use gpu_graph::Graph;
+use gpu_graph::placer::{self, Options, PlaceErrorKind, Placement};
 use gpu_report::json;
-use gpu_report::wording::place::short_names;
+use gpu_report::wording::place;
 use input::Input;
-
-/// The operations that are listed without `--explain`, for each device.
-const LISTED: usize = 4;
 
 pub(crate) fn run(
     args: &PlaceGraphArgs,
@@ -35,26 +32,32 @@ pub(crate) fn run(
             .with_source(error)
             .with_hint("--contexts names the devices of the replicas")
     })?;
-    let Input { graph, registry, notes, .. } = input;
-    let graph = input::build(&args.file, graph, &registry)?;
+    let Input { graph, registry, mut notes, .. } = input;
+    let mut graph = input::build(&args.file, graph, &registry)?;
+    if let Some(path) = &args.placed {
+        notes.extend(input::assign(path, &mut graph, &machine.devices)?);
+    }
     if args.schedule {
         return schedule::run(args, global, screen, &machine, (&graph, &registry, &notes));
     }
     let options = Options { soft: !args.hard, ..Options::default() };
-    let placement = place(&graph, &registry, &machine.devices, &options).map_err(|error| {
-        let hint = match args.hard {
-            true => "omit --hard to place operations elsewhere where their request cannot be met",
-            false => "--devices names other devices, --kernels other kernels",
-        };
-        let exit = match error.kind {
-            PlaceErrorKind::MalformedRequest => Exit::Usage,
-            _ => Exit::Remains,
-        };
-        let why = error.message.split_whitespace().collect::<Vec<_>>().join(" ");
-        let failure = Failure::new(exit, format!("place '{}'", args.file.display()));
-        let failure = failure.with_source(why);
-        if exit == Exit::Usage { failure } else { failure.with_hint(hint) }
-    })?;
+    let placement =
+        placer::place(&graph, &registry, &machine.devices, &options).map_err(|error| {
+            let hint = match args.hard {
+                true => {
+                    "omit --hard to place operations elsewhere where their request cannot be met"
+                }
+                false => "--devices names other devices, --kernels other kernels",
+            };
+            let exit = match error.kind {
+                PlaceErrorKind::MalformedRequest => Exit::Usage,
+                _ => Exit::Remains,
+            };
+            let why = error.message.split_whitespace().collect::<Vec<_>>().join(" ");
+            let failure = Failure::new(exit, format!("place '{}'", args.file.display()));
+            let failure = failure.with_source(why);
+            if exit == Exit::Usage { failure } else { failure.with_hint(hint) }
+        })?;
     let devices = &machine.devices;
     if args.run {
         let placed =
@@ -108,63 +111,14 @@ fn show(
     let nodes = count(graph.nodes().len(), "operation", "operations");
     let on = count(machine.devices.devices().len(), "device", "devices");
     screen.print(&Line::new().plain(format_args!("{nodes} on {on}")))?;
-    match args.explain {
-        true => explain(screen, graph, placement, &machine.devices)?,
-        false => summarize(screen, graph, placement, &machine.devices)?,
-    }
+    let devices = &machine.devices;
+    screen.print_all(match args.explain {
+        true => place::reasons(graph, placement, devices, screen.room(0)),
+        false => place::summary(graph, placement, devices, screen.width()),
+    })?;
     if !global.quiet && !args.explain {
-        let next = "next: --explain shows the reason of each, --log prints TensorFlow's log";
+        let next = "next: --explain shows the reason for each, --log prints TensorFlow's log";
         flow(screen, Line::new(), next)?;
     }
     Ok(())
-}
-
-/// Prints a line for each device with the number of its operations and the first of them.
-fn summarize(
-    screen: &mut Screen,
-    graph: &Graph,
-    placement: &Placement,
-    devices: &DeviceSet,
-) -> Result<(), Failure> {
-    let mut on: Vec<Vec<&str>> = vec![Vec::new(); devices.names().len()];
-    for id in placement.order() {
-        let node = placement.node(graph, *id);
-        if let (Some(names), Some(node)) = (on.get_mut(placement.device(*id)), node) {
-            names.push(&node.name);
-        }
-    }
-    for (device, names) in devices.names().iter().zip(&on) {
-        let head = Line::new().plain(format_args!("  {device}  ")).accent(names.len());
-        let mut listed = names.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
-        if names.len() > LISTED {
-            listed.push_str(", …");
-        }
-        flow(screen, head.plain("  "), &listed)?;
-    }
-    Ok(())
-}
-
-/// Prints each operation with its device and the reason, in the order of placement.
-fn explain(
-    screen: &mut Screen,
-    graph: &Graph,
-    placement: &Placement,
-    devices: &DeviceSet,
-) -> Result<(), Failure> {
-    let mut table = Table::new(&[
-        ("  operation", Align::Left),
-        ("device", Align::Left),
-        ("reason", Align::Left),
-    ]);
-    let names = short_names(devices.names().iter().map(String::as_str));
-    for id in placement.order() {
-        let Some(node) = placement.node(graph, *id) else { continue };
-        let device = names.get(placement.device(*id)).copied().unwrap_or_default();
-        table.row([
-            Line::new().plain(format_args!("  {} ({})", node.name, node.op)),
-            Line::new().accent(device),
-            Line::new().dim(placement.explain(graph, *id)),
-        ]);
-    }
-    screen.print_all(table.lines(screen.room(0)))
 }

@@ -4,7 +4,7 @@ mod args;
 mod graph;
 mod model;
 
-pub(crate) use args::{EngineName, Goal, PlaceArgs, PlaceCommand, PlaceModelArgs, SplitForm};
+pub(crate) use args::{Goal, PlaceArgs, PlaceCommand, PlaceModelArgs, SplitForm};
 
 use crate::args::Global;
 use crate::exit::Exit;

@@ -6,7 +6,7 @@ mod input;
 mod rooms;
 mod table;
 
-use super::{EngineName, Goal, PlaceModelArgs, SplitForm};
+use super::{Goal, PlaceModelArgs, SplitForm};
 use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -60,7 +60,7 @@ pub(crate) fn run(
     let failed = |error| {
         Failure::new(Exit::Usage, format!("place '{}'", args.path.display()))
             .with_source(error)
-            .with_hint("a directory with config.json, or a .gguf file, tells them")
+            .with_hint("pass a directory with config.json, or a .gguf file")
     };
     let mut answers = answer(&model, &run, &machine.rooms, &others, objective).map_err(failed)?;
     let first = if run.weights.is_some() { answers.pop() } else { Some(answers.remove(0)) };
@@ -132,17 +132,16 @@ fn settings(
     cache: Option<Encoding>,
 ) -> Result<Run, Failure> {
     let wanted = args.format.map(|form| match form {
-        SplitForm::Llama => EngineName::LlamaCpp,
-        SplitForm::Vllm => EngineName::Vllm,
-        SplitForm::DeviceMap => EngineName::Transformers,
+        SplitForm::Llama => Engine::LlamaCpp,
+        SplitForm::Vllm => Engine::Vllm,
+        SplitForm::DeviceMap => Engine::Transformers,
     });
     let engine = match (args.engine, wanted) {
         (Some(named), Some(of_form)) if named != of_form => {
             return Err(Failure::new(Exit::Usage, "write the placement in this form")
                 .with_source("it is a format of another engine; its memory differs"));
         }
-        (Some(named), _) => engine(named),
-        (None, Some(of_form)) => engine(of_form),
+        (Some(engine), _) | (None, Some(engine)) => engine,
         (None, None) => {
             let weights = args.weights.as_deref().map(|name| scheme(name, Engine::LlamaCpp));
             quantize::engine(model, weights.transpose()?)
@@ -162,14 +161,6 @@ fn settings(
         weights: args.weights.as_deref().map(|name| scheme(name, engine)).transpose()?,
         ..Run::new(engine, whole)
     })
-}
-
-fn engine(name: EngineName) -> Engine {
-    match name {
-        EngineName::LlamaCpp => Engine::LlamaCpp,
-        EngineName::Vllm => Engine::Vllm,
-        EngineName::Transformers => Engine::Transformers,
-    }
 }
 
 fn scheme(name: &str, engine: Engine) -> Result<Scheme, Failure> {

@@ -13,11 +13,11 @@ pub(crate) struct RecordArgs {
     /// without them is written to a new directory, because each recorder numbers users anew.
     #[arg(long)]
     pub(crate) names: bool,
-    /// Number of samples; several tell an idle process from a pausing one.
+    /// Number of samples; several distinguish an idle process from a pausing one.
     #[arg(long = "samples", alias = "looks", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) count: u16,
-    /// Write a history instead, which --replay reads: a sample each second for this long, or until
+    /// Write a history for --replay instead: a sample each second for this long, or until
     /// Ctrl-C.
     #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "count",
           hide = HAS_NO_HISTORY)]

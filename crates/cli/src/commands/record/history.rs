@@ -8,7 +8,7 @@ use crate::source::{self, Source};
 use crate::terminal::{self, Progress, Screen};
 use crate::wording::path_word;
 use gpu_history::{Retention, Writer};
-use gpu_machine::history::{self, Looks};
+use gpu_machine::history::{self, FrameSource};
 use gpu_report::Blind;
 use gpu_report::usage::span;
 use gpu_report::wording::size;
@@ -28,7 +28,7 @@ pub(super) fn run(
     let synced = writer.sync();
     source.leak();
     let again = format!("gpuws top --replay {}", path_word(&args.path));
-    super::tell(args, global, screen, written, &format!(", {}", size(writer.written())), &again)?;
+    super::report(args, global, screen, written, &format!(", {}", size(writer.written())), &again)?;
     blind.text().iter().for_each(|text| terminal::warn(text));
     let exit = super::missing(missing);
     synced.map(|()| exit).map_err(Failure::from)
@@ -44,12 +44,12 @@ fn record(
     mut progress: Progress,
 ) -> Result<(usize, usize), Failure> {
     let end_requests = history::end_requests()?;
-    let mut looks = if args.names { Looks::default() } else { Looks::anonymous() };
+    let mut frames = if args.names { FrameSource::default() } else { FrameSource::anonymous() };
     let start = source.clock.monotonic();
     let (mut count, mut missing, mut next) = (0, 0, start);
     let mut is_failing = false;
     loop {
-        let sample = looks.next(source);
+        let sample = frames.next(source);
         blind.add(&sample.snapshot);
         let added = writer.add(&sample);
         let was_failing = std::mem::replace(&mut is_failing, added.is_err());

@@ -25,7 +25,7 @@ pub(crate) fn run(
         return history::run(args, duration, global, screen);
     }
     let source = source::open(global)?;
-    let part = Part::beside(&args.path)?;
+    let part = Part::create(&args.path)?;
     let topology = source.backend.topology().map_err(|error| error.kind().absent());
     let mut writer = RecordingWriter::new(&part.file, !args.names, topology)?;
     let mut anonymizer = Anonymizer::default();
@@ -43,13 +43,14 @@ pub(crate) fn run(
     }
     part.finish(&args.path)?;
     let sim = wording::path_word(&args.path);
-    let shown = tell(args, global, screen, sample_count, "", &format!("gpuws --sim {sim} doctor"));
+    let shown =
+        report(args, global, screen, sample_count, "", &format!("gpuws --sim {sim} doctor"));
     blind.text().iter().for_each(|text| terminal::warn(text));
     shown
 }
 
 /// Reports what was recorded, its size, and how to replay it.
-fn tell(
+fn report(
     args: &RecordArgs,
     global: &Global,
     screen: &mut Screen,

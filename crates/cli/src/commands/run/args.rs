@@ -40,7 +40,7 @@ pub(crate) struct RunArgs {
     /// With --mem, do not set environment variables that limit the command's memory.
     #[arg(long)]
     pub(crate) keep_env: bool,
-    /// Terminate the command when standard input ends, as it does with the connection of ssh. The
+    /// Terminate the command when standard input ends, as with a closed ssh connection. The
     /// command's own input is empty.
     #[arg(long)]
     pub(crate) end_with_input: bool,

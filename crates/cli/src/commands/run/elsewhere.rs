@@ -29,12 +29,13 @@ pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
         },
         deadline: global.deadline,
     };
-    let mut tell = |event: Progress<'_>| {
+    let mut show_progress = |event: Progress<'_>| {
         if !global.quiet {
             progress(&event, remote.hosts.len()).iter().for_each(|line| warn(line));
         }
     };
-    let outcome = remote.run(&Ssh::other(program("ssh")?), &SystemClock::new(), &mut tell)?;
+    let outcome =
+        remote.run(&Ssh::other(program("ssh")?), &SystemClock::new(), &mut show_progress)?;
     if let Some(NotRun { what, why, hint, exit }) = not_run(&outcome) {
         let failure = why.into_iter().fold(Failure::new(exit, what), Failure::with_source);
         return Err(hint.into_iter().fold(failure, Failure::with_hint));

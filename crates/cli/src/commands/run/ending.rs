@@ -13,7 +13,6 @@ use gpu_report::json;
 use gpu_report::wording::claims::gpus;
 use gpu_report::wording::run::{above, still_there, summary};
 use gpu_steward::RunReport;
-use std::io::Write;
 use std::ops::ControlFlow;
 
 impl Watch<'_> {
@@ -27,7 +26,7 @@ impl Watch<'_> {
             }
             Err(error) => {
                 let failure = Failure::from(error.clone()).ending(Exit::Own);
-                let _ = writeln!(std::io::stderr(), "{failure}");
+                crate::terminal::report(failure);
                 JobExit::Code(Exit::Own.code().into())
             }
         };
@@ -57,7 +56,7 @@ impl Watch<'_> {
         let view = json::Run::of(report, exit(report).code(), self.share, &self.origin);
         if self.global.json {
             if let Ok(text) = one_line(&view) {
-                let _ = writeln!(std::io::stderr(), "{text}");
+                crate::terminal::report(text);
             }
         } else {
             self.print(&summary(report, self.share));

@@ -21,7 +21,6 @@ use gpu_host::supervise::{DetachPipe, EndOfInput, Front, Relation, parse_words};
 use gpu_reaper::Outcome;
 use gpu_steward::{OnDeath, TakenOver, take_over};
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -62,7 +61,7 @@ pub(crate) fn run(
         _ => failure.ending(Exit::Own),
     };
     let failed = |error: gpu_core::Error| own(error.into());
-    is_there(&args.command)?;
+    is_there(&args.command, std::env::var_os("PATH").as_deref())?;
     source::real_processes(global)?;
     let roots = roots();
     let takes_input = args.end_with_input && first.is_none();
@@ -71,15 +70,15 @@ pub(crate) fn run(
         .map_err(|error| Failure::io("find this program", error).ending(Exit::Own))?;
     let typed: Vec<OsString> = std::env::args_os().collect();
     let keeps = args.on_death() == OnDeath::Keep;
-    let beside = !keeps && first.is_none() && Front::has_children(&roots).map_err(failed)?;
-    let front = if beside {
+    let starts_second = !keeps && first.is_none() && Front::has_children(&roots).map_err(failed)?;
+    let front = if starts_second {
         // Processes that are re-parented to the second frontend are from the supervisor.
         let (name, words) = typed
             .split_first()
             .map_or((OsStr::new(""), &[][..]), |(name, words)| (name.as_os_str(), words));
         let own = Front::words(&roots).map_err(failed)?;
         let words = [&[SECOND_FRONTEND.into()], &own[..], words].concat();
-        Front::start(&roots, &program, name, &words, Relation::Beside)
+        Front::start(&roots, &program, name, &words, Relation::SameGroup)
     } else {
         let count = OsString::from(typed.len().to_string());
         let detach_pipe = DetachPipe::new().map_err(failed)?;
@@ -131,7 +130,7 @@ fn end(orphans: &mut dyn Job, grace: Duration, global: &Global) -> Result<(), Fa
     };
     let ports = source.ports(&*journal);
     let root = source.host.own_ancestry()?.first().copied();
-    let root = root.ok_or_else(|| Failure::new(Exit::Own, "find the own process"))?;
+    let root = root.ok_or_else(|| Failure::new(Exit::Own, "find this process"))?;
     let token = ActToken::user_confirmed();
     let TakenOver { actions, still_there, stopped, unwritten, remains } =
         take_over(orphans, root, ports, &token, grace, &mut |_| ControlFlow::Continue(()));
@@ -162,7 +161,7 @@ fn end(orphans: &mut dyn Job, grace: Duration, global: &Global) -> Result<(), Fa
 fn print(global: &Global, text: &str) {
     if !global.quiet && !global.json {
         let line = Line::new().plain("gpuws: ").plain(text);
-        let _ = writeln!(std::io::stderr(), "{}", line.text());
+        crate::terminal::report(line.text());
     }
 }
 

@@ -31,9 +31,9 @@ use watch::Watch;
 pub(crate) use elsewhere::run as elsewhere;
 
 /// Returns an error if the program does not exist, before devices are claimed for it.
-pub(super) fn is_there(command: &[OsString]) -> Result<(), Failure> {
+pub(super) fn is_there(command: &[OsString], path: Option<&OsStr>) -> Result<(), Failure> {
     let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
-    let found = find_program(program, std::env::var_os("PATH").as_deref());
+    let found = find_program(program, path);
     found.map(drop).map_err(|error| not_started(&error))
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn supervise(
         .own_ancestry()
         .map_err(|error| own(error.into()))?
         .first()
-        .ok_or_else(|| Failure::new(Exit::Own, "find the own process"))?;
+        .ok_or_else(|| Failure::new(Exit::Own, "find this process"))?;
     let command = claims::command_line(&args.command);
     let prepared =
         request::request(&args.request, &source, root, command, global.quiet).map_err(own)?;
@@ -100,13 +100,7 @@ pub(crate) fn supervise(
         handoff: args.handoff_timeout,
         placeholder: Some(placeholder(root, source.session())),
     };
-    let ports = Ports {
-        backend: &*source.backend,
-        host: &*source.host,
-        clock: &*source.clock,
-        journal: &*journal,
-        locks: &locks,
-    };
+    let ports = Ports { journal: &*journal, ..source.claim_ports(&locks) };
     let file = args.report.as_deref().map(ReportFile::create).transpose().map_err(own)?;
     let claim = &prepared.request.claim;
     let mut watch = Watch {

@@ -11,7 +11,6 @@ use gpu_core::{Bytes, JobExit, Origin};
 use gpu_host::supervise::{LinuxLauncher, end_as};
 use gpu_report::wording::limit::reported as bounded;
 use gpu_steward::{Event, Grant, HandOff, OnDeath};
-use std::io::Write;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -134,7 +133,7 @@ impl Watch<'_> {
             ));
         }
         if self.announce {
-            let _ = writeln!(std::io::stderr(), "{}", gpu_fleet::STARTED);
+            crate::terminal::report(gpu_fleet::STARTED);
         }
     }
 
@@ -150,7 +149,7 @@ impl Watch<'_> {
     pub(super) fn print(&self, text: &str) {
         if !self.quiet {
             let line = Line::new().plain("gpuws: ").plain(text);
-            let _ = writeln!(std::io::stderr(), "{}", line.text());
+            crate::terminal::report(line.text());
         }
     }
 }

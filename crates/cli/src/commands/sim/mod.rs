@@ -15,16 +15,14 @@ use gpu_sim::{Machine, Session};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
-use std::time::Duration;
 
 pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
     let own = |failure: Failure| match failure.exit() {
@@ -49,9 +47,7 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
         None
     };
     let session = Session {
-        machine: absolute(&args.machine),
         seed: args.seed,
-        began_ns: since_boot(),
         frozen_at_ms: args.at,
         latency_us: args.latency,
         faults: args.fault.clone(),
@@ -60,6 +56,7 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
             .as_ref()
             .map_or(Vec::new(), |placeholders_started| placeholders_started.placeholders.clone()),
         counts_calls: args.count_calls.is_some(),
+        ..Session::begun(&args.machine)
     };
     session.write(dir.path()).map_err(|error| own(error.into()))?;
     if let (Some(placeholders_started), false) = (&placeholders_started, global.quiet) {
@@ -82,7 +79,8 @@ fn run_command(args: &SimArgs, dir: &Dir) -> Result<ExitStatus, Failure> {
     let (program, rest) = args.command.split_first().ok_or_else(|| {
         Failure::new(Exit::Usage, "run a command").with_hint("pass the command after --")
     })?;
-    super::run::is_there(&args.command)?;
+    let path = super::shim::in_session(dir.path())?;
+    super::run::is_there(&args.command, Some(&path.1))?;
     let watch = |error| Failure::io("watch for Ctrl-C", error).ending(Exit::Own);
     let (mut ended, ends) = UnixStream::pair().map_err(watch)?;
     for signal in [SIGTERM].into_iter().chain(unless_ignored([SIGHUP])) {
@@ -93,10 +91,13 @@ fn run_command(args: &SimArgs, dir: &Dir) -> Result<ExitStatus, Failure> {
         signal_hook::flag::register(signal, Arc::default()).map_err(watch)?;
     }
     let mut command = Command::new(program);
-    let mut child = command.args(rest).envs(dir.environment()).spawn().map_err(|error| {
-        let what = format!("run '{}'", Path::new(program).display());
-        Failure::io(what, error).ending(Exit::CommandNotRun)
-    })?;
+    let mut child =
+        command.args(rest).envs(dir.environment()).env(path.0, path.1).spawn().map_err(
+            |error| {
+                let what = format!("run '{}'", Path::new(program).display());
+                Failure::io(what, error).ending(Exit::CommandNotRun)
+            },
+        )?;
     wait(&mut child, &mut ended)
         .map_err(|error| Failure::io("wait for the command", error).ending(Exit::Own))
 }
@@ -141,16 +142,4 @@ fn append_counts(counted: &Path, mut counts_file: File, path: &Path) -> Result<(
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Failure::io("read the call counts", error)),
     }
-}
-
-/// Makes a machine's path absolute; names are unchanged.
-fn absolute(machine: &Path) -> PathBuf {
-    let is_name = gpu_sim::machines().iter().any(|known| Path::new(known.name) == machine);
-    let path = machine.canonicalize().ok().filter(|_| !is_name);
-    path.unwrap_or_else(|| machine.to_owned())
-}
-
-fn since_boot() -> u64 {
-    let now = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }

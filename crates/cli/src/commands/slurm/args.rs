@@ -7,10 +7,11 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct SlurmArgs {
-    /// As which script slurmd starts it (slurm.conf: Prolog, Epilog, HealthCheckProgram).
+    /// The slurmd hook it runs as (slurm.conf: Prolog, Epilog, HealthCheckProgram).
     #[arg(value_name = "SCRIPT", value_parser = named(&SCRIPTS))]
     pub(crate) script: Script,
-    /// The installation of Slurm, an absolute path with bin and sbin; default: the usual places.
+    /// Installation directory of Slurm, an absolute path with bin and sbin; default: the usual
+    /// ones.
     #[arg(long, value_name = "DIR")]
     pub(crate) slurm: Option<PathBuf>,
     /// The name of this node; default: SLURMD_NODENAME, or the short hostname.
@@ -19,10 +20,10 @@ pub(crate) struct SlurmArgs {
     /// Time from SIGTERM to SIGKILL; 0 sends SIGKILL at once.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time_or_zero)]
     pub(crate) grace: Duration,
-    /// Time for all of it; keep it below the limit of Slurm (PrologEpilogTimeout, 60 s for health).
+    /// Total time limit; keep it below Slurm's own (PrologEpilogTimeout, 60 s for health).
     #[arg(long, value_name = "TIME", default_value = "50s", value_parser = time)]
     pub(crate) limit: Duration,
-    /// Do the work itself: the process that slurmd waits for starts this one.
+    /// Run as the worker (started by the process that slurmd waits for).
     #[arg(long, hide = true)]
     pub(crate) worker: bool,
 }

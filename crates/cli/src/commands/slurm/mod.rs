@@ -16,9 +16,8 @@ use crate::terminal::clean;
 use gpu_core::{Clock, ProcessTable, Result};
 use gpu_host::{LinuxHost, SystemClock, Tool};
 use gpu_machine::{SlurmTools, node_name, roots};
-use gpu_slurm::{Drained, Told, drain_until};
+use gpu_slurm::{Drained, WorkerReport, drain_until};
 use std::ffi::OsString;
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,21 +36,21 @@ pub(crate) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
     let worker = Tool::own(std::env::vars_os().collect());
     let for_worker = until.saturating_sub(TO_DRAIN).max(until / 2);
     let words: Vec<OsString> = std::env::args_os().skip(1).chain(["--worker".into()]).collect();
-    let (said, told) = match worker.ask(&words, for_worker, &clock) {
-        Ok(answer) => (answer.errors, Told::read(&answer.output)),
-        Err(error) => (Failure::from(error).to_string(), Told::default()),
+    let (said, report) = match worker.ask(&words, for_worker, &clock) {
+        Ok(answer) => (answer.errors, WorkerReport::read(&answer.output)),
+        Err(error) => (Failure::from(error).to_string(), WorkerReport::default()),
     };
     said.lines().take(LINES).for_each(say);
-    if !told.is_done && clock.monotonic() >= for_worker {
-        say(format!("gpuws: ended after {:.1} s, before it was done", for_worker.as_secs_f64()));
+    if !report.is_done && clock.monotonic() >= for_worker {
+        say(format!("gpuws: stopped after {:.1} s, before it finished", for_worker.as_secs_f64()));
     }
-    match told.reason {
+    match report.reason {
         // Without a holder to name, the node is not drained: a wrong setting would drain every
         // node.
-        None if told.is_done || args.script != Script::Health => Ok(Exit::Done),
+        None if report.is_done || args.script != Script::Health => Ok(Exit::Done),
         None => Ok(Exit::CannotObserve),
         // A health check that finished has already changed the state of the node.
-        Some(_) if told.is_done && args.script == Script::Health => Ok(Exit::Remains),
+        Some(_) if report.is_done && args.script == Script::Health => Ok(Exit::Remains),
         Some(reason) => Ok(drained(args, &reason, until, &clock)),
     }
 }
@@ -70,7 +69,7 @@ fn drained(args: &SlurmArgs, reason: &str, until: Duration, clock: &SystemClock)
     match drained() {
         Ok(Drained::Done) => Exit::Remains,
         Ok(Drained::For(other)) => {
-            say(format!("gpuws: somebody else has changed the state of the node: {other}"));
+            say(format!("gpuws: another program or user changed the state of the node: {other}"));
             Exit::Remains
         }
         Err(failure) => {
@@ -83,7 +82,6 @@ fn drained(args: &SlurmArgs, reason: &str, until: Duration, clock: &SystemClock)
 /// Prints lines for the log of slurmd.
 fn say(text: impl AsRef<str>) {
     for line in text.as_ref().lines() {
-        // If standard error is closed, the exit code and the reason remain.
-        let _ = writeln!(std::io::stderr(), "{}", clean(line));
+        crate::terminal::report(clean(line));
     }
 }

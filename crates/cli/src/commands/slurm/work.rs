@@ -9,7 +9,7 @@ use gpu_core::{ActToken, Error, ErrorKind, NoJournal};
 use gpu_machine::{SlurmTools, node_name, slurm_devices};
 use gpu_reaper::{Event, Guard};
 use gpu_report::wording::reap::{Paragraph, Steps, report};
-use gpu_slurm::{Change, Cleaner, Job, NodeDevice, Phase, Told, change, health, reason};
+use gpu_slurm::{Change, Cleaner, Job, NodeDevice, Phase, WorkerReport, change, health, reason};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
         }
     };
     if job.as_ref().is_some_and(|job| job.positions.is_empty()) {
-        return tell(None, true);
+        return print_report(None, true);
     }
     let (source, all) = slurm_devices(source, &slurm, job.as_ref())?;
     match job {
@@ -70,15 +70,15 @@ fn clean_after(
     };
     // The administrator who named this command in slurm.conf requested the action.
     let token = ActToken::user_confirmed();
-    let mut meanwhile = |reason: Option<String>| drop(tell(reason, false));
+    let mut meanwhile = |reason: Option<String>| drop(print_report(reason, false));
     let cleaned = cleaner.clean(job, phase, &token, &mut meanwhile, &mut watch)?;
     for Paragraph { head, text } in cleaned.reports.iter().flat_map(report) {
         say(format!("{} {text}", head.text()));
     }
     if let Some(fault) = &cleaned.unknown {
-        say(format!("gpuws: unknown whose process holds a device: {}", fault.text));
+        say(format!("gpuws: unknown owner of a process that holds a device: {}", fault.text));
     }
-    tell(reason(&cleaned.held), true)
+    print_report(reason(&cleaned.held), true)
 }
 
 /// Finds devices that are held although no job has them, and changes the state of the node.
@@ -90,22 +90,22 @@ fn check_health(
 ) -> Result<Exit, Failure> {
     let never = Error::new(ErrorKind::Invalid, "end a process in a health check");
     let journal = NoJournal::new(never);
-    let mut meanwhile = |reason| drop(tell(reason, false));
+    let mut meanwhile = |reason| drop(print_report(reason, false));
     let health = health(source.ports(&journal), slurm, node, devices, &mut meanwhile)?;
     let change = change(&health);
     if change != Change::None {
         say(format!("gpuws: node {node}: {change}"));
     }
     change.make(slurm, node)?;
-    tell(reason(&health.held), true)
+    print_report(reason(&health.held), true)
 }
 
 /// Reports the held devices to the process that waits for this one.
-fn tell(reason: Option<String>, is_done: bool) -> Result<Exit, Failure> {
+fn print_report(reason: Option<String>, is_done: bool) -> Result<Exit, Failure> {
     let mut out = std::io::stdout();
-    let told = Told { reason, is_done }.lines();
-    out.write_all(told.as_bytes())
+    let lines = WorkerReport { reason, is_done }.lines();
+    out.write_all(lines.as_bytes())
         .and_then(|()| out.flush())
-        .map_err(|error| Failure::io("tell what is held", error))?;
+        .map_err(|error| Failure::io("report the held devices", error))?;
     Ok(Exit::Done)
 }

@@ -12,6 +12,8 @@ pub(crate) enum Format {
     GpustatJson,
     /// The output of `nvidia-smi --query-gpu=… --format=csv`.
     Csv(csv::Style),
+    /// The output of `nvidia-smi`.
+    Smi,
 }
 
 #[derive(Debug, Default, Args)]
@@ -25,11 +27,15 @@ pub(crate) struct StatusArgs {
     /// Show all details of each GPU, in the order of `nvidia-smi -q`.
     #[arg(short = 'q', long, conflicts_with = "replay")]
     pub(crate) details: bool,
+    /// With -q: as XML, as nvidia-smi -q -x does.
+    #[arg(short = 'x', long = "xml-format", requires = "details",
+          conflicts_with_all = ["user", "mine", "pid", "holders"])]
+    pub(crate) xml: bool,
     /// Search all processes for holders of the device files even if no memory is unexplained.
     #[arg(long, conflicts_with_all = ["format", "replay"])]
     pub(crate) holders: bool,
-    /// Output in another tool's format: `gpustat-json`, or `csv[,noheader][,nounits]` with
-    /// --query-gpu or --query-compute-apps.
+    /// Output in another tool's format: `nvidia-smi`, `gpustat-json`, or `csv[,noheader][,nounits]`
+    /// with --query-gpu or --query-compute-apps.
     #[arg(long, value_name = "FORM", value_parser = format, conflicts_with_all = ["details", "replay"])]
     pub(crate) format: Option<Format>,
     #[arg(long, value_name = "COLUMN,…", value_parser = Columns::parse, help = columns_help(),
@@ -67,13 +73,16 @@ fn columns_help() -> String {
     let names = Columns::names();
     format!(
         "Show tables with these columns; {names}. `cpu` is the average since the start of the \
-         process, with -l since the last look"
+         process, with -l since the last sample"
     )
 }
 
 fn format(text: &str) -> Result<Format, String> {
     match text {
         "gpustat-json" => Ok(Format::GpustatJson),
-        _ => csv::Style::parse(text).map(Format::Csv).map_err(|why| format!("{why}, gpustat-json")),
+        "nvidia-smi" => Ok(Format::Smi),
+        _ => csv::Style::parse(text)
+            .map(Format::Csv)
+            .map_err(|why| format!("{why}, gpustat-json, nvidia-smi")),
     }
 }

@@ -9,10 +9,15 @@ use gpu_report::details::{self, Entry, Value};
 const COLON: usize = 38;
 
 /// Prints the details of the machine, then those of each device.
-pub(crate) fn show(screen: &mut Screen, snapshot: &Snapshot, quiet: bool) -> Result<(), Failure> {
+pub(crate) fn show(
+    screen: &mut Screen,
+    snapshot: &Snapshot,
+    attached: usize,
+    quiet: bool,
+) -> Result<(), Failure> {
     let label = Line::new().accent(snapshot.origin.to_string());
     screen.origin(&snapshot.origin, label, quiet)?;
-    let head = details::head(snapshot, &crate::local_time::zone());
+    let head = details::head(snapshot, attached, &crate::local_time::zone());
     head.iter().try_for_each(|entry| print(screen, entry, 0))?;
     if let Err(fault) = &snapshot.driver {
         screen.print(&Line::new().accent(format!("cannot query any GPU: {}", brief(fault))))?;

@@ -19,8 +19,8 @@ pub(super) fn run(
     repeat::name_origin(&source);
     repeat::show(&args.repeat, &source, screen, |screen| {
         let at = source.clock.wall();
-        let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, gpustat::groups());
-        let devices = match query::shown(&machine, &args.only.devices)? {
+        let machine = gpu_core::take_inventory(&*source.backend, &*source.host, gpustat::groups());
+        let devices = match query::shown(&machine.driver, &machine.devices, &args.only.devices)? {
             devices if devices.is_empty() && !args.only.devices.is_empty() => {
                 select(machine.devices.clone(), &args.only.devices)?
             }
@@ -28,7 +28,7 @@ pub(super) fn run(
         };
         let processes = gpustat::Processes::look_up(
             &devices,
-            |pid| query::look_up(&source, pid),
+            |pid| source.listed_process(pid),
             || source.clock.sleep(gpustat::CPU_WINDOW),
         );
         let view = gpustat::Machine::of(

@@ -3,10 +3,10 @@
 mod args;
 mod details;
 mod gpustat;
-mod list;
 mod no_driver;
 mod notes;
 mod recorded;
+mod smi;
 
 pub(crate) use args::{Format, Shown, StatusArgs};
 pub(crate) use no_driver::without_driver;
@@ -40,17 +40,12 @@ pub(crate) fn run(
     }
     match args.format {
         Some(Format::Csv(style)) => {
-            return query::rows(
-                &args.fields,
-                style,
-                &args.only.devices,
-                &args.repeat,
-                global,
-                screen,
-            );
+            let (fields, only) = (args.fields.chosen()?, &args.only.devices);
+            return query::rows(fields, style, only, &args.repeat, global, screen);
         }
         Some(Format::GpustatJson) => return gpustat::run(args, global, screen),
-        None if args.list_gpus => return list::run(args, global, screen),
+        Some(Format::Smi) => return smi::run(args, global, screen),
+        None if args.list_gpus || args.xml => return smi::run(args, global, screen),
         None => {}
     }
     if let Some(frames) = replay::frames(&args.replay, global, MINUTE, EVERY)? {
@@ -88,19 +83,18 @@ pub(crate) fn run(
         let mut view = View::of(&whole, &snapshot, &diagnosis, leased, &user);
         view.filter = filter.clone();
         (view.columns, view.before) = (args.columns.as_ref(), before.as_ref());
-        view.has_titles = !global.quiet;
+        (view.seen, view.has_titles) = (gpu_machine::seen(&whole.devices), !global.quiet);
         match (args.details, global.json) {
             (_, true) if once => screen.json(&view.json(args.details))?,
             (_, true) => screen.json_line(&view.json(args.details))?,
             (true, false) => {
-                details::show(screen, &view.filter.applied_to(&snapshot), global.quiet)?;
+                let shown = view.filter.applied_to(&snapshot);
+                details::show(screen, &shown, whole.devices.len(), global.quiet)?;
                 left_out(screen, &view)?;
             }
             (false, false) => screen.together(|screen| {
                 if !once {
                     screen.clear()?;
-                    let zone = crate::local_time::zone();
-                    screen.print(&Line::new().dim(local_time::readable(whole.taken_at, &zone)))?;
                 }
                 show_view(screen, global, &view, &doctor(&whole, global))
             })?,
@@ -166,6 +160,8 @@ fn show_view(
     screen.origin(&snapshot.origin, label, global.quiet)?;
     let room = screen.room(0);
     if !global.quiet {
+        let at = local_time::readable(view.whole.taken_at, &crate::local_time::zone());
+        screen.print(&Line::new().dim(at))?;
         screen.print_all(packed(Line::new(), view.headline(), "  ·  ", 4, room))?;
     }
     if let Err(fault) = &snapshot.driver {

@@ -20,7 +20,7 @@ pub(super) fn show(
 ) -> Result<Exit, Failure> {
     if !args.repeat.is_once() || args.shown.mine {
         return Err(Failure::new(Exit::Usage, "replay a history")
-            .with_source("-l and --mine are about this machine")
+            .with_source("-l and --mine apply to this machine")
             .with_hint("--user selects the processes of a user"));
     }
     let past = replay::watched(&frames);

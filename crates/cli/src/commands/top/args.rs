@@ -1,6 +1,6 @@
 //! Arguments of `gpuws top`. They take precedence over the user's settings file.
 
-use crate::args::{HAS_NO_HISTORY, HistoryArgs, Only, time};
+use crate::args::{HAS_NO_HISTORY, HistoryArgs, HostArgs, Only, time};
 use clap::Args;
 use gpu_top::Theme;
 use gpu_top::config::INTERVALS;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// Time between looks; 1 s by default.
+    /// Time between samples; default: 1 s, with --host 5 s.
     #[arg(short, long, value_name = "TIME", value_parser = interval)]
     pub(crate) delay: Option<Duration>,
     #[command(flatten)]
@@ -16,15 +16,18 @@ pub(crate) struct TopArgs {
     /// Show only processes of these users (name or UID); all GPUs are still shown.
     #[arg(long, value_name = "USER,…", value_delimiter = ',')]
     pub(crate) user: Vec<String>,
+    /// Start with a second line per GPU and the load of the host (key: i).
+    #[arg(long)]
+    pub(crate) more: bool,
     /// Colours: dark (the default), light or mono.
     #[arg(long, value_name = "NAME", value_parser = Theme::named)]
     pub(crate) theme: Option<Theme>,
-    /// Only show: no key ends a process.
+    /// View only: no key ends a process.
     #[arg(long)]
     pub(crate) read_only: bool,
     #[command(flatten)]
     pub(crate) replay: HistoryArgs,
-    /// Seconds of the history in a second.
+    /// Playback speed: seconds of the history per second.
     #[arg(long, value_name = "N", requires = "replay", default_value_t = 1.0, value_parser = speed,
           hide = HAS_NO_HISTORY)]
     pub(crate) speed: f64,
@@ -34,6 +37,8 @@ pub(crate) struct TopArgs {
     /// Use only ASCII, also for graphs; the default without a UTF-8 locale.
     #[arg(long)]
     pub(crate) ascii: bool,
+    #[command(flatten)]
+    pub(crate) hosts: HostArgs,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

@@ -13,7 +13,7 @@ pub(super) struct Reaper(pub(super) Arc<Source>);
 
 impl Reaper {
     fn proposal(&self, aim: &Aim) -> Result<Proposal, Failure> {
-        let mut looks = self.0.two_snapshots();
+        let mut snapshots = self.0.two_snapshots();
         let mut request = Request::default();
         match aim {
             Aim::Processes(seen) => {
@@ -22,16 +22,16 @@ impl Reaper {
             }
             Aim::Unlisted(device) => request.devices = vec![device.clone()],
         }
-        if let Some(last) = looks.last_mut() {
+        if let Some(last) = snapshots.last_mut() {
             look_up_processes(&*self.0.host, last, &request.pids);
             if let (Err(fault), true) = (&last.driver, request.pids.is_empty()) {
                 return Err(Error::new(fault.kind, fault.text.clone()).into());
             }
         }
-        let diagnosis = gpu_reaper::diagnose(&looks);
+        let diagnosis = gpu_reaper::diagnose(&snapshots);
         let guard = Guard::new(&*self.0.host, Vec::new())?;
-        let plan = gpu_reaper::plan(&looks, &diagnosis, &guard, &request);
-        let now = looks.pop().unwrap_or_else(|| self.0.snapshot());
+        let plan = gpu_reaper::plan(&snapshots, &diagnosis, &guard, &request);
+        let now = snapshots.pop().unwrap_or_else(|| self.0.snapshot());
         Ok(Proposal { now, diagnosis, plan, guard })
     }
 

@@ -2,10 +2,10 @@
 
 use super::end::said;
 use crate::failure::Failure;
-use crate::source::{Source, no_journal};
+use crate::source::Source;
 use crate::users::user;
 use gpu_core::{Environment, Error, ProcessFault, ProcessKey};
-use gpu_steward::{Ports, listing};
+use gpu_steward::listing;
 use gpu_top::Inspector;
 use gpu_top::inquiry::{Answer, Inquiry, Leases};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) struct Asked(pub(super) Arc<Source>);
 impl Asked {
     fn environment(&self, key: ProcessKey) -> Result<Environment, Failure> {
         let process = self.0.host.open(key.pid)?;
-        if !process.look()?.key.definitely_same(&key) {
+        if !process.info()?.key.definitely_same(&key) {
             let what = format!("read the environment of process {key}");
             return Err(Error::new(ProcessFault::Gone, what).into());
         }
@@ -25,13 +25,7 @@ impl Asked {
 
     fn leases(&self) -> Result<Leases, Failure> {
         let locks = self.0.lease_store(None)?;
-        let ports = Ports {
-            backend: &*self.0.backend,
-            host: &*self.0.host,
-            clock: &*self.0.clock,
-            journal: &no_journal(),
-            locks: &locks,
-        };
+        let ports = self.0.claim_ports(&locks);
         Ok(Leases::of(listing(&ports)?, &user))
     }
 }

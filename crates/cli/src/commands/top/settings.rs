@@ -52,6 +52,7 @@ pub(super) fn settings(args: &TopArgs, config: &Config, sim: String, screen: &Sc
         columns: config.columns.clone().unwrap_or(usual.columns),
         sort: (config.sort.unwrap_or(usual.sort.0), config.reverse.unwrap_or(usual.sort.1)),
         marker: config.marker.unwrap_or_default(),
+        more: args.more || config.more.unwrap_or(usual.more),
         zone: local_time::zone(),
         sim,
         ..usual

@@ -1,7 +1,7 @@
 //! `gpuws watch`: raises findings that last, notifies users, and reaps by a policy.
 
 mod args;
-mod teller;
+mod notifier;
 
 pub(crate) use args::WatchArgs;
 
@@ -15,12 +15,12 @@ use gpu_host::{SystemClock, TrustedFile};
 use gpu_machine::{LeaseReader, Messengers, Next, Recorder, Requests};
 use gpu_reaper::{Past, full_observation};
 use gpu_report::watch::reaps;
-use gpu_watch::{Look, Machine, Policy, Purpose, Watch};
+use gpu_watch::{Machine, Policy, Purpose, Scan, Watch};
+use notifier::{EventNotifier, failed, start_for_events};
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
-use teller::{Teller, failed, start_for_events};
 
 /// The largest policy file, in bytes.
 const MOST: u64 = 1 << 20;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
         Box::new(NoJournal::new(Error::new(ErrorKind::Invalid, "log in a dry run")))
     };
     let token = args.reap.then(ActToken::user_confirmed);
-    let teller = RefCell::new(Teller::new(args, global, &source, &policy)?);
+    let notifier = RefCell::new(EventNotifier::new(args, global, &source, &policy)?);
     let history = args.history.as_deref();
     history.map_or(Ok(()), |_| Failure::unless_built("gpuws watch --history"))?;
     let mut recorder = history.map(|dir| Recorder::open(dir, &source, args.keep)).transpose()?;
@@ -56,9 +56,9 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
     let mut watch = Watch::new(policy, args.every);
     let mut past = Past::every(args.every);
     let (mut observer, mut leases) = (Observer::new(), LeaseReader::default());
-    let mut look = |purpose| {
+    let mut scan = |purpose| {
         let snapshot = match purpose {
-            Purpose::Tell => source.observe(&mut observer, full_observation()),
+            Purpose::Report => source.observe(&mut observer, full_observation()),
             Purpose::Plan => source.detailed_snapshot(full_observation()),
         };
         let snapshot = match &mut recorder {
@@ -69,37 +69,38 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
             }
             None => snapshot,
         };
-        let mut look = Look::after(&mut past, snapshot);
-        leases.read(&source).excuse(&look.snapshot, &mut look.diagnosis);
-        look
+        let mut scan = Scan::after(&mut past, snapshot);
+        leases.read(&source).excuse(&scan.snapshot, &mut scan.diagnosis);
+        scan
     };
     let end = args.time.map(|time| source.clock.monotonic().saturating_add(time));
     loop {
         let mut machine = Machine {
             ports: source.ports(&*journal),
-            look: &mut look,
+            scan: &mut scan,
             token: token.as_ref(),
             // Programs for events are served while a plan is executed.
             go_on: &|| {
-                teller.borrow_mut().attend();
+                notifier.borrow_mut().attend();
                 requests.go_on()
             },
         };
-        watch.round(&mut machine, &mut |told| teller.borrow_mut().tell(&told, screen));
-        teller.borrow_mut().outcome()?;
+        watch.round(&mut machine, &mut |event| notifier.borrow_mut().notify(&event, screen));
+        notifier.borrow_mut().outcome()?;
         let left = end.map(|end| end.saturating_sub(source.clock.monotonic()));
         if screen.is_closed() || left.is_some_and(|left| left.is_zero()) {
             break;
         }
         let pause = left.map_or(args.every, |left| left.min(args.every));
-        let next = wait(&source, &requests, &mut teller.borrow_mut(), pause, args.time.is_some())?;
+        let next =
+            wait(&source, &requests, &mut notifier.borrow_mut(), pause, args.time.is_some())?;
         match next {
             Next::GoOn => {}
             Next::End => break,
-            Next::Reload => reload(&mut watch, args, &*source.host, &mut teller.borrow_mut()),
+            Next::Reload => reload(&mut watch, args, &*source.host, &mut notifier.borrow_mut()),
         }
     }
-    teller.into_inner().finish(&requests, &SystemClock::new())?;
+    notifier.into_inner().finish(&requests, &SystemClock::new())?;
     let (missing, synced) = recorder.map_or((0, Ok(())), Recorder::finish);
     let exit = super::record::missing(missing);
     synced.map(|()| exit).map_err(Failure::from)
@@ -110,7 +111,7 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
 fn wait(
     source: &Source,
     requests: &Requests,
-    teller: &mut Teller,
+    notifier: &mut EventNotifier,
     pause: Duration,
     ends: bool,
 ) -> Result<Next, Failure> {
@@ -120,7 +121,7 @@ fn wait(
     let real = SystemClock::new();
     let pause = if source.is_simulated() && ends { Duration::ZERO } else { pause };
     loop {
-        let patience = teller.attend();
+        let patience = notifier.attend();
         let left = pause.saturating_sub(real.monotonic());
         match requests.wait(patience.map_or(left, |most| most.min(left)))? {
             Next::GoOn if left.is_zero() => return Ok(Next::GoOn),
@@ -131,18 +132,16 @@ fn wait(
 }
 
 /// Reads the policy again; an invalid policy changes nothing.
-fn reload(watch: &mut Watch, args: &WatchArgs, host: &dyn Host, teller: &mut Teller) {
+fn reload(watch: &mut Watch, args: &WatchArgs, host: &dyn Host, notifier: &mut EventNotifier) {
     let Some(path) = &args.policy else { return };
     let replaced = read_policy(path, host).and_then(|policy| {
-        teller.follow(args, &policy)?;
+        notifier.follow(args, &policy)?;
         watch.set_policy(policy);
         Ok(())
     });
     match replaced {
-        Ok(()) => warn(&format!("policy '{}' read again", path.display())),
-        Err(failure) => {
-            warn(&format!("the policy stays as it was: failed to {}", failure.reason()))
-        }
+        Ok(()) => warn(&format!("policy '{}' reloaded", path.display())),
+        Err(failure) => warn(&format!("the policy is unchanged: failed to {}", failure.reason())),
     }
 }
 
@@ -154,7 +153,7 @@ fn check(path: &Path, global: &Global, screen: &mut Screen) -> Result<Exit, Fail
         policy.notify.on_finding.iter().flatten().map(Into::into).collect();
     let mut messengers = Messengers::new(&source.backend.origin());
     start_for_events(&mut messengers, &program, policy.notify.time_limit)?;
-    let unmatched = policy.unmatched(&source.backend.look(Groups::NONE).devices);
+    let unmatched = policy.unmatched(&source.backend.inventory(Groups::NONE).devices);
     unmatched.iter().for_each(|what| warn(what));
     let line = Line::new().plain(format!("{}: valid; ", path.display()));
     screen.print(&line.plain(reaps(&policy, true)))?;
@@ -169,13 +168,13 @@ fn read_policy(path: &Path, host: &dyn Host) -> Result<Policy, Failure> {
         let untrusted = error.kind() == ErrorKind::Invalid;
         let failure = Failure::from(error);
         match untrusted {
-            true => failure.with_hint("whoever can change a policy decides what is ended"),
+            true => failure.with_hint("users who can change a policy control what it ends"),
             false => failure,
         }
     })?;
     let text = text.ok_or_else(|| {
         let missing = Failure::new(Exit::CannotObserve, what()).with_source("no such file");
-        missing.with_hint("an empty file is a policy: it tells every finding and ends nothing")
+        missing.with_hint("an empty policy reports every finding and ends no process")
     })?;
     let policy = Policy::parse(&text, &|name| host.account(name));
     let mut policy =

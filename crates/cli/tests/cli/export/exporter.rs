@@ -58,8 +58,8 @@ impl Exporter {
         let mut line = || lines.next().expect("the exporter starts").unwrap();
         let pid = Pid::from_raw(line().parse().unwrap());
         let session = Some(line()).filter(|dir| !dir.is_empty()).map(PathBuf::from);
-        let told = line();
-        let address = told.strip_prefix("metrics at http://").unwrap();
+        let message = line();
+        let address = message.strip_prefix("metrics at http://").unwrap();
         let address = address.strip_suffix("/metrics").unwrap().parse().unwrap();
         Exporter { child, pid, address, session, _dir: dir }
     }
@@ -128,10 +128,10 @@ impl Drop for Exporter {
 fn script(before: &str) -> String {
     format!(
         "{BEGIN}{before}\n\
-         \"$0\" export --listen 127.0.0.1:0 \"$@\" > told & exporter=$!\n\
+         \"$0\" export --listen 127.0.0.1:0 \"$@\" > message & exporter=$!\n\
          trap 'kill $exporter' TERM\n\
-         until_so test -s told\n\
-         echo $$; echo $GPUWS_SIM_SESSION; cat told\n\
+         until_so test -s message\n\
+         echo $$; echo $GPUWS_SIM_SESSION; cat message\n\
          wait $exporter; code=$?\n\
          [ $code -le 128 ] || {{ wait $exporter; code=$?; }}\n\
          exit $code\n"

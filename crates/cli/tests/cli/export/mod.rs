@@ -200,8 +200,8 @@ fn reap_is_counted_from_the_audit_log() {
     let page = exporter.scrape("");
     assert_eq!(page_value(&page, ended), Some(1.0), "{page}");
     assert!(page_value(&page, "gpuws_reap_signals_total{signal=\"SIGTERM\"}") >= Some(1.0));
-    let told = page_value(&page, "gpuws_reap_timestamp_seconds{outcome=\"ended\"}").unwrap();
-    assert!(told > 1e9, "{told}");
+    let message = page_value(&page, "gpuws_reap_timestamp_seconds{outcome=\"ended\"}").unwrap();
+    assert!(message > 1e9, "{message}");
     // NVML may report the memory of a moment ago.
     let ghosts = || page_value(&exporter.scrape(""), "gpuws_findings{kind=\"ghost\"}");
     assert!((0..200).any(|_| ghosts() == Some(0.0)));

@@ -23,9 +23,9 @@ pub(super) fn with_json() -> Vec<String> {
     collect(&[], &mut all);
     for words in WITHOUT_JSON {
         let output = run(&[&["--json"], words].concat());
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {told}");
-        assert!(output.stdout.is_empty() && told.contains("--json"), "{words:?}: {told}");
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {message}");
+        assert!(output.stdout.is_empty() && message.contains("--json"), "{words:?}: {message}");
         let before = all.len();
         all.retain(|command| command != words[0]);
         assert_eq!(all.len() + 1, before, "{words:?} is a command");

@@ -8,7 +8,7 @@ const UNITS: [&str; 17] = [
 ];
 
 /// The last words of the names of integers without a unit: identifiers, counts and scores.
-const UNITLESS: [&str; 17] = [
+const UNITLESS: [&str; 20] = [
     "sxid",
     "schema",
     "pid",
@@ -16,6 +16,7 @@ const UNITLESS: [&str; 17] = [
     "uid",
     "id",
     "index",
+    "gpus",
     "threads",
     "minor",
     "line",
@@ -26,6 +27,8 @@ const UNITLESS: [&str; 17] = [
     "descriptors",
     "scores",
     "shape",
+    "class",
+    "number",
 ];
 
 /// Returns the faults in the fields of a schema and of its nested schemas.

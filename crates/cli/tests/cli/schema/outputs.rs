@@ -55,7 +55,7 @@ const PASTED: [&str; 10] = [
 
 /// Prints the name of a schema and an output in one line, on real processes.
 const SHOW: &str = r#"
-show() { name=$1; shift; "$0" --json "$@" > shown 2> told; tell "$name" shown; }
+show() { name=$1; shift; "$0" --json "$@" > shown 2> message; tell "$name" shown; }
 tell() { printf '%s ' "$1"; tr -d '\n' < "$2"; echo; }
 lease() { leases | grep -o '"id":"[^"]*' | cut -d'"' -f4; }
 "#;
@@ -144,6 +144,7 @@ fn every_json_output_matches_its_schema() {
 fn on_every_machine(checked: &mut Checked) {
     // No host has this name (RFC 6761).
     checked.words("hosts", &["status", "--host", "gpu.invalid", "--deadline", "5s"]);
+    checked.words("hosts", &["leases", "--host", "gpu.invalid", "--deadline", "5s"]);
     for machine in gpu_sim::machines() {
         for words in LOOKS {
             let words = [&["--json", "--sim", machine.name], words].concat();
@@ -261,10 +262,10 @@ sleep 300 & owner=$!
 show claim-hold claim --gpu 6 --export --for $owner
 held=$(lease)
 "$0" run --gpu 7 --mem 2GiB --report job -- "$GPUWS_SIM_SESSION/nvml-sim-process" \
-  --use visible:1000 2> told & front=$!
+  --use visible:1000 2> message & front=$!
 uses() { leases | grep -q '"users":\[{'; }
 until_so uses
-"$0" run -n 12 -- true 2> told & waits=$!
+"$0" run -n 12 -- true 2> message & waits=$!
 waiting() { leases | grep -q ahead_count; }
 until_so waiting
 show leases leases
@@ -281,16 +282,16 @@ show holders holders
 show reap reap --pid $job
 show reap reap --pid $job --yes
 "$0" run --gpu 2 --report report -- sh -c "setsid \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:3000 &
-until python3 let-go.py 2> /dev/null; do sleep 0.05; done; exit 7" 2> told
+until python3 let-go.py 2> /dev/null; do sleep 0.05; done; exit 7" 2> message
 tell run report
-"$0" --json run --time-limit 1s -- sleep 300 2> told; tail -n 1 told > last
+"$0" --json run --time-limit 1s -- sleep 300 2> message; tail -n 1 message > last
 tell run last
 "#,
     );
     checked.script(
         "mig-a100",
         r#"
-"$0" claim --mig --export > told 2>&1
+"$0" claim --mig --export > message 2>&1
 show status status -q
 show leases leases
 show claim claim

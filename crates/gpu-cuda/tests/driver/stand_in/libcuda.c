@@ -272,7 +272,7 @@ int cuMemUnmap(uint64_t at, size_t size)
     return OK;
 }
 
-/* Streams and events do at once what they are told, and memory in stream order is as any other. */
+/* Streams and events do their work at once, and stream-ordered memory behaves like any other. */
 static int streams, events;
 int cuCtxGetCurrent(void **context)
 {

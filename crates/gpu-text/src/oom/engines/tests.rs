@@ -141,8 +141,8 @@ fn nearby_paths_and_prefixes_identify_engine() {
     ] {
         assert_eq!(one(&format!("{before}{torch}")).engine, engine, "{before}");
     }
-    let far = format!("import vllm\n{}{torch}", "a step of training\n".repeat(1000));
-    assert_eq!(one(&far).engine, None);
+    let distant = format!("import vllm\n{}{torch}", "a step of training\n".repeat(1000));
+    assert_eq!(one(&distant).engine, None);
 }
 
 #[test]

@@ -186,9 +186,9 @@ fn preceding_words_name_program_and_backend() {
 
 #[test]
 fn context_of_error_is_bounded() {
-    let far = |length: usize| format!("CUDA error {}: out of memory", "1 ".repeat(length / 2));
-    assert_eq!(all(&far(120)).len(), 1);
-    assert_eq!(all(&far(200)), []);
+    let spaced = |length: usize| format!("CUDA error {}: out of memory", "1 ".repeat(length / 2));
+    assert_eq!(all(&spaced(120)).len(), 1);
+    assert_eq!(all(&spaced(200)), []);
     let log = |between: &str| {
         one(&format!("CUDA_ERROR_OUT_OF_MEMORY{between}; total memory reported: 7000")).total
     };

@@ -120,6 +120,11 @@ fn decreasing_retries_are_one_event() {
         (2147483648 bytes) from device: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory",
     );
     assert_eq!(xla.framework, Framework::Xla);
+    // Reports often quote the sizes without the bytes.
+    let short = ["15.10G", "2.04G", "185.18M"]
+        .map(|size| format!("failed to allocate {size} from device: CUDA_ERROR_OUT_OF_MEMORY\n"));
+    let event = one(&short.concat());
+    assert_eq!((event.ladder.len(), count(&event.tried)), (3, Some(16_213_501_542)));
 }
 
 #[test]

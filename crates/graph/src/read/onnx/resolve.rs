@@ -55,8 +55,8 @@ pub(super) fn resolve(raw: Raw, m: &mut Wire<'_>) -> Result<(GraphDef, u64), Rea
         let RawNode { op, domain, mut attrs, .. } = node;
         if shapes.iter().any(Option::is_some) {
             m.charge(|budget| budget.values(shapes.len()))?;
-            let told = shapes.iter().flatten().map(|shape| size_of_val(shape.as_slice()));
-            m.charge(|budget| budget.charge(told.sum()))?;
+            let sizes = shapes.iter().flatten().map(|shape| size_of_val(shape.as_slice()));
+            m.charge(|budget| budget.charge(sizes.sum()))?;
             let shapes = shapes.into_iter().map(|shape| Attr::Shape(shape.cloned()));
             attrs.insert("_output_shapes".to_owned(), Attr::List(shapes.collect()));
         }
@@ -136,8 +136,8 @@ fn outputs_of<'a>(
     for (index, value) in node.outputs.iter().enumerate() {
         // An output without a name is an omitted optional output.
         let info = values.get(value).filter(|_| !value.is_empty());
-        let told = info.and_then(|info| info.element.dtype()).or(of_attribute);
-        let dtype = told.or_else(|| prescribed(&node.op, index)).unwrap_or_else(|| {
+        let stated = info.and_then(|info| info.element.dtype()).or(of_attribute);
+        let dtype = stated.or_else(|| prescribed(&node.op, index)).unwrap_or_else(|| {
             assumed += 1;
             of_input.unwrap_or(Dtype::FLOAT)
         });

@@ -78,7 +78,7 @@ fn every_changed_byte_is_read_without_a_panic() {
 fn millions_of_empty_messages_are_refused_at_the_first() {
     let nodes = b"\x0a\x00".repeat(2_000_000);
     let found = read_as(Form::GraphBinary, &nodes).unwrap_err();
-    assert_eq!(found.place, Place::Offset(2));
+    assert_eq!(found.location, Location::Offset(2));
     // Attributes without a value are ignored, but dimensions without a size count.
     let attrs = b"\x2a\x00".repeat(2_000_000);
     let node = field(1, &[b"\x0a\x01a\x12\x01b".as_slice(), &attrs].concat());
@@ -91,7 +91,7 @@ fn millions_of_empty_messages_are_refused_at_the_first() {
     assert_eq!(limit(found.map(|document| document.graph)), "bytes of memory");
     // In text form, and in a JSON list.
     let text = "node{} ".repeat(300_000);
-    assert_eq!(read(&text).unwrap_err().place, Place::Line { line: 1, column: 7 });
+    assert_eq!(read(&text).unwrap_err().location, Location::Line { line: 1, column: 7 });
     let json = format!(r#"{{"nodes": [{}]}}"#, "{},".repeat(300_000));
     assert!(error(json).contains("missing field `name`"));
 }
@@ -136,14 +136,17 @@ fn false_lengths_and_numbers_are_refused() {
         (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "a number of more than 64 bits"),
         (b"\x0a\x05\x0a\x05ab", "a value of 5 bytes where 4 are left"),
         (b"\x0a\x04\x0a\x05ab", "a value of 5 bytes where 2 are left"),
-        (b"\x0a\x80", "the message ends within a number"),
+        (b"\x0a\x80", "the message ends in the middle of a number"),
         (b"\x02\x00", "a field without a valid number"),
         (b"\x80\x80\x80\x80\x10\x00", "a field without a valid number"),
         (b"\xf8\xff\xff\xff\xff\xff\x0f\x00", "a field without a valid number"),
         (b"\x0b\x0c", "field 1 has the wire type 3"),
-        (b"\x08\x01", "node has another encoding"),
-        (b"\x1a\x01\x00", "version has another encoding"),
-        (b"\x0a\x0b\x2a\x09\x12\x07\x42\x05\x2a\x03abc", "float_val ends within a number"),
+        (b"\x08\x01", "node has the wrong encoding"),
+        (b"\x1a\x01\x00", "version has the wrong encoding"),
+        (
+            b"\x0a\x0b\x2a\x09\x12\x07\x42\x05\x2a\x03abc",
+            "float_val ends in the middle of a number",
+        ),
         (b"\x0a\x04\x0a\x02\xff\xfe", "text that is not UTF-8"),
     ] {
         let found = read_as(Form::GraphBinary, file).unwrap_err().to_string();
@@ -151,7 +154,7 @@ fn false_lengths_and_numbers_are_refused() {
     }
     for (text, reason) in [
         ("node { name: '\\400' }", "an escaped byte above 255"),
-        ("node { name: '\\uD800' }", "an escaped character that is none"),
+        ("node { name: '\\uD800' }", "an invalid escaped character"),
         ("node { name: '\\q' }", "unknown escape sequence"),
         ("node { name: 'a\n' }", "expected the end of a string"),
         ("node { name: '\\xff' }", "text that is not UTF-8"),

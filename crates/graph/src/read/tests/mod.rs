@@ -1,11 +1,12 @@
 //! All forms of one graph are read as that graph; hostile files are refused within the limits.
 
+mod contents;
 mod hostile;
 mod models;
 mod printed;
 mod protobuf;
 
-use super::{Document, Form, Limits, Place, ReadError, Reason, detect};
+use super::{Document, Form, Limits, Location, ReadError, Reason, detect};
 use crate::def::{ArgDef, ArgKind, Attr, FunctionDef, GraphDef, NodeDef, OpDef};
 use crate::dtype::ValueType;
 use proptest::collection::{btree_map, vec};
@@ -180,13 +181,13 @@ fn errors_name_the_line_and_the_column() {
         error(text),
         "read the GraphDef in text form at line 3, column 3: unknown field 'opp'"
     );
-    let place = Place::Line { line: 1, column: 25 };
+    let location = Location::Line { line: 1, column: 25 };
     let unknown = "node { attr { key: \"T\" value { type: DT_FLOT } } }";
     let found = read(unknown).unwrap_err();
-    assert_eq!(found.place, Place::Line { line: 1, column: 38 });
+    assert_eq!(found.location, Location::Line { line: 1, column: 38 });
     let unclosed = read("node { name: \"a\" op: \"b\" ").unwrap_err();
-    assert_eq!(unclosed.place, Place::Line { line: 1, column: 26 });
-    assert_ne!(unclosed.place, place);
+    assert_eq!(unclosed.location, Location::Line { line: 1, column: 26 });
+    assert_ne!(unclosed.location, location);
     let json = "{\n \"nodes\": [\n {\"name\": \"a\", \"op\": \"b\", \"devise\": \"\"}]}";
     let found = error(json);
     let start = "read the graph in JSON at line 3, column 34: unknown field `devise`";

@@ -200,7 +200,7 @@ impl<'a> Scan<'a> {
             b'u' | b'U' => {
                 let digits = if kind == b'u' { 4 } else { 8 };
                 let number = self.digits(16, digits, digits)?;
-                let char = char::from_u32(number).ok_or("an escaped character that is none")?;
+                let char = char::from_u32(number).ok_or("an invalid escaped character")?;
                 return Ok(Escaped::Char(char));
             }
             _ => return Err("unknown escape sequence".to_owned()),
@@ -265,5 +265,24 @@ impl Escaped {
                 bytes.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_messages_may_nest_twice_as_deep_as_read_ones() {
+        let skipped = |text: &str| {
+            let mut scan = Scan::new(text.as_bytes());
+            scan.nested(2).map(|()| scan.at())
+        };
+        // A bracket in a text or a comment is none.
+        assert_eq!(skipped("{ a: '}' b <[{ # }\n}]> } c"), Ok(24));
+        let refused = |text: &str| skipped(text).unwrap_err();
+        assert_eq!(refused("{{{{{}}}}}"), "messages nest too deep");
+        assert_eq!(refused("{ a <} >"), "unexpected '}'");
+        assert_eq!(refused("{ a < >"), "expected the end of a message");
     }
 }

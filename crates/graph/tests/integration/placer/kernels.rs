@@ -92,6 +92,22 @@ fn type_without_a_kernel_falls_back_to_the_kernel_for_all_types() {
 }
 
 #[test]
+fn kernel_for_all_types_does_not_serve_the_types_that_represent_compilation() {
+    let names = ["CPU:0", "XLA_GPU:0", "XLA_GPU_JIT:0"].map(|name| format!("{HERE}{name}"));
+    let devices = DeviceSet::named(names.iter().map(String::as_str)).unwrap();
+    let registry = registry();
+    let on = |kind: &str| {
+        let nodes = vec![node("n", "Const", &[], Dtype::INT32, &format!("/device:{kind}:0"))];
+        let graph = Graph::build(GraphDef { nodes, functions: Vec::new() }, &registry).unwrap();
+        let options = Options { soft: true, ..Options::default() };
+        let placement = placer::place(&graph, &registry, &devices, &options).unwrap();
+        placement.log(&graph, &devices).next().unwrap().replace(HERE, "")
+    };
+    assert_eq!(on("XLA_GPU"), "n: (Const): XLA_GPU:0");
+    assert_eq!(on("XLA_GPU_JIT"), "n: (Const): CPU:0");
+}
+
+#[test]
 fn error_lists_the_kernels_with_their_constraints() {
     let nodes = vec![
         node("a", "Const", &[], Dtype::INT32, ""),

@@ -39,14 +39,14 @@ fn every_device_has_its_reason() {
             "d: no device /device:FakeGPU:0 supports it; first device that does",
             "s: follows its input in",
             "g: follows its consumer use",
-            "v: was placed there before",
+            "v: already placed there",
             "use: must be on the device of v",
             "h: first device with a kernel",
         ]
     );
     assert_eq!(
         warnings,
-        ["d: no device /device:FakeGPU:0 supports it or is there; soft placement chose \
+        ["d: no available device /device:FakeGPU:0 supports it; soft placement chose \
           /device:FakeCPU:0"]
     );
 }
@@ -70,7 +70,7 @@ fn warnings_name_nodes_and_requests() {
             "in = In\na = Rectify in @G0\nb = Rectify in @G1 ~a",
             true,
             "b: colocated with a, but requests /device:FakeGPU:1 and /device:FakeGPU:0 differ; \
-             where they do, they are ignored",
+             the differing parts are ignored",
         ),
         (
             "in = Out\nv = Var @G0\nset = SetVar v in @C0",

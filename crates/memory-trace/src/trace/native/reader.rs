@@ -6,7 +6,7 @@ use super::{
 };
 use crate::trace::budget::{Budget, Exceeded};
 use crate::trace::check::{self, ADDRESSES, MAX_SIZE};
-use crate::trace::error::{Place, Problem, TraceError, shown};
+use crate::trace::error::{Location, Problem, TraceError, shown};
 use crate::trace::stacks::{BLOCK_STACK, Collector, StackId};
 use crate::trace::{
     Action, Annotation, DeviceTrace, Event, Limits, RecordedBlock, Recording, Segment,
@@ -25,20 +25,20 @@ pub(in crate::trace) fn read(input: &[u8], limits: Limits) -> Result<Recording, 
         .zip(1..)
         .filter(|(line, _)| !line.trim_ascii().is_empty());
     let Some((first, number)) = lines.next() else {
-        return Err(TraceError::new(Place::Whole, Problem::UnknownFormat));
+        return Err(TraceError::new(Location::Whole, Problem::UnknownFormat));
     };
     if first.len() > MAX_HEADER_BYTES {
         let problem = Problem::TooMuch { what: "bytes", limit: MAX_HEADER_BYTES as u64 };
-        return Err(TraceError::new(Place::Line(number), problem));
+        return Err(TraceError::new(Location::Line(number), problem));
     }
     let header: Header = parsed(first).map_err(|what| what.at(number, first))?;
     if header.kind != KIND {
         let what = format!("the kind is '{}', not '{KIND}'", shown(header.kind.as_bytes()));
-        return Err(TraceError::malformed(Place::Line(number), what));
+        return Err(TraceError::malformed(Location::Line(number), what));
     }
     if header.schema > SCHEMA {
         let what = format!("the schema is {}; this program knows up to {SCHEMA}", header.schema);
-        return Err(TraceError::malformed(Place::Line(number), what));
+        return Err(TraceError::malformed(Location::Line(number), what));
     }
     let budget = Budget::new(input.len(), limits);
     let mut reader = Reader {
@@ -54,7 +54,8 @@ pub(in crate::trace) fn read(input: &[u8], limits: Limits) -> Result<Recording, 
         reader.line(parsed).map_err(|what| what.at(number, line))?;
         last = number;
     }
-    let devices = reader.finish().map_err(|problem| TraceError::new(Place::Line(last), problem))?;
+    let devices =
+        reader.finish().map_err(|problem| TraceError::new(Location::Line(last), problem))?;
     Ok(Recording {
         format: header.recorded_by,
         settings: header.settings,
@@ -73,13 +74,13 @@ impl Wrong {
     /// Returns the error. A line without an end counts as truncated.
     fn at(self, number: u64, line: &[u8]) -> TraceError {
         let problem = match self {
-            Wrong::Memory(exceeded) => exceeded.by("what the line says"),
+            Wrong::Memory(exceeded) => exceeded.by("the content of the line"),
             Wrong::Malformed(_) if !line.ends_with(b"\n") => {
                 Problem::Truncated { what: "the last line does not end".to_owned() }
             }
             Wrong::Malformed(what) => Problem::Malformed { what },
         };
-        TraceError::new(Place::Line(number), problem)
+        TraceError::new(Location::Line(number), problem)
     }
 }
 
@@ -131,7 +132,8 @@ impl Reader<'_> {
             Line::Stack(frames) => {
                 let known = |frame: &u32| self.frames.get(*frame as usize).copied();
                 let frames = frames.iter().map(known).collect::<Option<Vec<_>>>();
-                let frames = frames.ok_or_else(|| "a frame that no line before has".to_owned())?;
+                let frames =
+                    frames.ok_or_else(|| "a frame that no earlier line defines".to_owned())?;
                 let stack = self.collector.stack(&frames)?;
                 self.budget.push(&mut self.stacks, stack)?;
             }
@@ -170,7 +172,8 @@ impl Reader<'_> {
         let known = |number: u32| self.stacks.get(number as usize).copied();
         match number {
             Some(number) => {
-                Ok(known(number).ok_or_else(|| "a stack that no line before has".to_owned())?)
+                Ok(known(number)
+                    .ok_or_else(|| "a stack that no earlier line defines".to_owned())?)
             }
             None => Ok(None),
         }
@@ -188,7 +191,7 @@ impl Reader<'_> {
         };
         self.budget.room(&mut segment.blocks, line.blocks.len())?;
         if segment.size == 0 {
-            return Err("a segment of no bytes".to_owned().into());
+            return Err("a segment of zero bytes".to_owned().into());
         }
         let (mut next, mut stacks) = (segment.address, Vec::new());
         for BlockLine { size_bytes, requested_bytes, state, stack } in line.blocks {
@@ -266,7 +269,7 @@ impl Reader<'_> {
 
 fn address(address: u64) -> Result<u64, Wrong> {
     if address >= ADDRESSES {
-        return Err(format!("the address {address:#x} is beyond any device").into());
+        return Err(format!("the address {address:#x} is larger than any device has").into());
     }
     Ok(address)
 }

@@ -1,7 +1,7 @@
 //! The input of a pickle, read piece by piece.
 
 use super::super::budget::Exceeded;
-use super::super::error::{Place, Problem, TraceError};
+use super::super::error::{Location, Problem, TraceError};
 use super::opcode::name;
 
 /// The position of a reader in its input.
@@ -29,27 +29,27 @@ impl<'a> Cursor<'a> {
     #[cold]
     pub(super) fn full(&self, exceeded: Exceeded) -> TraceError {
         let (at, opcode) = self.opcode;
-        exceeded.at(Place::Byte(at as u64), name(opcode))
+        exceeded.at(Location::Byte(at as u64), name(opcode))
     }
 
     /// Returns the error that the current opcode is malformed.
     pub(super) fn wrong(&self, what: impl std::fmt::Display) -> TraceError {
         let (at, opcode) = self.opcode;
-        TraceError::malformed(Place::Byte(at as u64), format!("{} {what}", name(opcode)))
+        TraceError::malformed(Location::Byte(at as u64), format!("{} {what}", name(opcode)))
     }
 
     /// Returns the error that the current opcode requires code execution.
     pub(super) fn code(&self, wanted: String) -> TraceError {
         let (at, opcode) = self.opcode;
         let opcode = name(opcode);
-        TraceError::new(Place::Byte(at as u64), Problem::Code { opcode, wanted })
+        TraceError::new(Location::Byte(at as u64), Problem::Code { opcode, wanted })
     }
 
     fn cut(&self, wanted: u64) -> TraceError {
         let (at, opcode) = self.opcode;
         let left = self.input.len() - self.at;
-        let what = format!("{} needs {wanted} bytes, and {left} are left", name(opcode));
-        TraceError::new(Place::Byte(at as u64), Problem::Truncated { what })
+        let what = format!("{} needs {wanted} bytes, but only {left} are left", name(opcode));
+        TraceError::new(Location::Byte(at as u64), Problem::Truncated { what })
     }
 
     /// Reads `length` bytes; the length is checked against the rest of the input first.
@@ -104,8 +104,8 @@ impl<'a> Cursor<'a> {
         let left = &self.input[self.at..];
         let Some(end) = left.iter().position(|&byte| byte == b'\n') else {
             let (at, opcode) = self.opcode;
-            let what = format!("{} is on a line that does not end", name(opcode));
-            return Err(TraceError::new(Place::Byte(at as u64), Problem::Truncated { what }));
+            let what = format!("the line of {} does not end", name(opcode));
+            return Err(TraceError::new(Location::Byte(at as u64), Problem::Truncated { what }));
         };
         self.at += end + 1;
         Ok(left[..end].strip_suffix(b"\r").unwrap_or(&left[..end]))

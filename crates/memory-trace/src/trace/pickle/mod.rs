@@ -17,7 +17,7 @@ mod scalar;
 mod text;
 
 use super::budget::Budget;
-use super::error::{Place, Problem, TraceError};
+use super::error::{Location, Problem, TraceError};
 use std::borrow::Cow;
 
 /// The maximum size in bytes of a number or of a name of the format in the file. The longest name
@@ -81,7 +81,10 @@ impl<'a> Pickle<'a> {
     pub(crate) fn read(input: &'a [u8], budget: &Budget) -> Result<Self, TraceError> {
         let limit = u64::from(Ref::CONTAINER);
         if input.len() as u64 > limit {
-            return Err(TraceError::new(Place::Whole, Problem::TooMuch { what: "bytes", limit }));
+            return Err(TraceError::new(
+                Location::Whole,
+                Problem::TooMuch { what: "bytes", limit },
+            ));
         }
         reader::Reader::new(input, budget).read()
     }

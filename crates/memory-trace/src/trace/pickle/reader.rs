@@ -1,7 +1,7 @@
 //! The pickle machine, without the ability to execute code.
 
 use super::super::budget::Budget;
-use super::super::error::{Place, Problem, TraceError, shown};
+use super::super::error::{Location, Problem, TraceError, shown};
 use super::cursor::Cursor;
 use super::{Pickle, Ref, Value, scalar, text};
 
@@ -50,7 +50,10 @@ impl<'a, 'b> Reader<'a, 'b> {
             let at = self.cursor.at;
             let Some(opcode) = self.cursor.opcode(at) else {
                 let what = "there is no STOP".to_owned();
-                return Err(TraceError::new(Place::Byte(at as u64), Problem::Truncated { what }));
+                return Err(TraceError::new(
+                    Location::Byte(at as u64),
+                    Problem::Truncated { what },
+                ));
             };
             if opcode == b'.' {
                 return self.stop();
@@ -62,7 +65,7 @@ impl<'a, 'b> Reader<'a, 'b> {
     fn stop(mut self) -> Result<Pickle<'a>, TraceError> {
         let root = self.pop()?;
         if !self.stack.is_empty() || !self.marks.is_empty() {
-            return Err(self.cursor.wrong("leaves values that belong to nothing"));
+            return Err(self.cursor.wrong("leaves unused values on the stack"));
         }
         let after = self.cursor.input.len() - self.cursor.at;
         if after > 0 {
@@ -194,8 +197,8 @@ impl<'a, 'b> Reader<'a, 'b> {
                 String::new()
             }
             unknown => {
-                let at = Place::Byte(self.cursor.opcode.0 as u64);
-                return TraceError::malformed(at, format!("{unknown:#04x} is no opcode"));
+                let at = Location::Byte(self.cursor.opcode.0 as u64);
+                return TraceError::malformed(at, format!("unknown opcode {unknown:#04x}"));
             }
         };
         self.cursor.code(wanted)
@@ -211,7 +214,7 @@ impl<'a, 'b> Reader<'a, 'b> {
     fn close(&mut self, items: Vec<Ref>, kind: u32) -> Result<(), TraceError> {
         let number = self.contents.len() as u32;
         if number >= MAX_CONTAINERS {
-            let at = Place::Byte(self.cursor.opcode.0 as u64);
+            let at = Location::Byte(self.cursor.opcode.0 as u64);
             let limit = MAX_CONTAINERS.into();
             return Err(TraceError::new(at, Problem::TooMuch { what: "lists", limit }));
         }
@@ -228,7 +231,7 @@ impl<'a, 'b> Reader<'a, 'b> {
     fn top(&self) -> Result<Ref, TraceError> {
         match self.stack[self.floor()..].last() {
             Some(&top) => Ok(top),
-            None => Err(self.cursor.wrong("finds no value to work on")),
+            None => Err(self.cursor.wrong("needs a value, but the stack is empty")),
         }
     }
 
@@ -249,7 +252,8 @@ impl<'a, 'b> Reader<'a, 'b> {
 
     /// Removes the last mark and returns the start of the values above it.
     fn mark(&mut self) -> Result<usize, TraceError> {
-        let mark = self.marks.pop().ok_or_else(|| self.cursor.wrong("finds no MARK"))?;
+        let mark =
+            self.marks.pop().ok_or_else(|| self.cursor.wrong("needs a MARK, but there is none"))?;
         Ok(mark as usize)
     }
 
@@ -277,7 +281,7 @@ impl<'a, 'b> Reader<'a, 'b> {
     fn tuple(&mut self, length: usize) -> Result<(), TraceError> {
         let above = self.stack.len() - self.floor();
         if above < length {
-            return Err(self.cursor.wrong(format!("finds only {above} values")));
+            return Err(self.cursor.wrong(format!("needs more than {above} values")));
         }
         let items = self.above(self.stack.len() - length)?;
         self.close(items, SEQUENCE)
@@ -303,7 +307,7 @@ impl<'a, 'b> Reader<'a, 'b> {
     fn append(&mut self, count: usize, kind: u32) -> Result<(), TraceError> {
         let above = self.stack.len() - self.floor();
         if above < count {
-            return Err(self.cursor.wrong("finds no value to work on"));
+            return Err(self.cursor.wrong("needs a value, but the stack is empty"));
         }
         self.give(self.stack.len() - count, kind)
     }
@@ -314,7 +318,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         let into = below.filter(|below| below.0 & DICT == kind).and_then(Ref::container);
         let Some(into) = into else {
             let kind = if kind == DICT { "dictionary" } else { "list" };
-            return Err(self.cursor.wrong(format!("finds no {kind} to add to")));
+            return Err(self.cursor.wrong(format!("needs a {kind} to extend")));
         };
         let (contents, given) = (&mut self.contents[into], &self.stack[from..]);
         let allocation = if contents.capacity() == 0 { ALLOCATION } else { 0 };
@@ -331,7 +335,9 @@ impl<'a, 'b> Reader<'a, 'b> {
     fn recall(&mut self, index: usize) -> Result<(), TraceError> {
         match self.memo.get(index) {
             Some(&value) if value != EMPTY => self.refer(value),
-            _ => Err(self.cursor.wrong(format!("finds nothing in the memo at {index}"))),
+            _ => Err(self
+                .cursor
+                .wrong(format!("refers to memo entry {index}, which does not exist"))),
         }
     }
 
@@ -341,7 +347,7 @@ impl<'a, 'b> Reader<'a, 'b> {
     fn memoize(&mut self, index: usize) -> Result<(), TraceError> {
         let top = self.top()?;
         if index > self.memo.len() + 1 {
-            return Err(self.cursor.wrong(format!("has the index {index}, which is not its turn")));
+            return Err(self.cursor.wrong(format!("has the index {index}, out of sequence")));
         }
         while index >= self.memo.len() {
             self.budget.push(&mut self.memo, EMPTY).map_err(|full| self.cursor.full(full))?;

@@ -2,7 +2,7 @@
 
 use super::super::budget::Exceeded;
 use super::super::check::MAX_SIZE;
-use super::super::error::{Place, Problem, TraceError};
+use super::super::error::{Location, Problem, TraceError};
 use super::super::pickle::{Pickle, Ref};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -26,17 +26,17 @@ pub(super) enum Spot {
 impl Spot {
     /// Returns the error that this entry is malformed.
     pub(super) fn wrong(self, what: impl Into<String>) -> TraceError {
-        let place = match self {
-            Spot::Root => Place::Whole,
-            _ => Place::Entry(self.to_string()),
+        let location = match self {
+            Spot::Root => Location::Whole,
+            _ => Location::Entry(self.to_string()),
         };
-        TraceError::malformed(place, what)
+        TraceError::malformed(location, what)
     }
 
     /// Returns the error that this entry exceeds the memory limit.
     #[cold]
     pub(super) fn full(self, exceeded: Exceeded) -> TraceError {
-        exceeded.at(Place::Entry(self.to_string()), "what is listed there")
+        exceeded.at(Location::Entry(self.to_string()), "the listed content")
     }
 
     /// Returns the error that this entry lacks a key.
@@ -83,9 +83,9 @@ impl<'p> Entries<'p> {
     fn spend(&self, count: usize, spot: Spot) -> Result<(), TraceError> {
         // Even an empty container takes a step.
         let Some(left) = self.left.get().checked_sub(count as u64 + 1) else {
-            let what = "entries, because it refers to the same ones again and again";
+            let what = "entries, because it refers to the same ones repeatedly";
             let problem = Problem::TooMuch { what, limit: self.most };
-            return Err(TraceError::new(Place::Entry(spot.to_string()), problem));
+            return Err(TraceError::new(Location::Entry(spot.to_string()), problem));
         };
         self.left.set(left);
         Ok(())
@@ -96,7 +96,7 @@ impl<'p> Entries<'p> {
         let items = self
             .pickle
             .items(at)
-            .ok_or_else(|| spot.wrong(format!("{} where a list must be", self.pickle.shown(at))))?;
+            .ok_or_else(|| spot.wrong(format!("{} instead of a list", self.pickle.shown(at))))?;
         self.spend(items.len(), spot)?;
         Ok(items)
     }
@@ -109,9 +109,9 @@ impl<'p> Entries<'p> {
     ) -> Result<impl DoubleEndedIterator<Item = (Ref, Ref)> + ExactSizeIterator + use<'p>, TraceError>
     {
         let pickle = self.pickle;
-        let pairs = pickle.pairs(at).ok_or_else(|| {
-            spot.wrong(format!("{} where a dictionary must be", pickle.shown(at)))
-        })?;
+        let pairs = pickle
+            .pairs(at)
+            .ok_or_else(|| spot.wrong(format!("{} instead of a dictionary", pickle.shown(at))))?;
         self.spend(pairs.len(), spot)?;
         Ok(pairs)
     }
@@ -128,7 +128,7 @@ impl<'p> Entries<'p> {
     pub(super) fn number(&self, at: Ref, spot: Spot, key: &str) -> Result<u64, TraceError> {
         let number = self.pickle.int(at).and_then(|number| u64::try_from(number).ok());
         number.ok_or_else(|| {
-            spot.wrong(format!("'{key}' is {}, not a number from 0", self.pickle.shown(at)))
+            spot.wrong(format!("'{key}' is {}, not a nonnegative number", self.pickle.shown(at)))
         })
     }
 

@@ -11,7 +11,7 @@ mod frames;
 mod segments;
 
 use super::budget::Budget;
-use super::error::{Place, Problem, TraceError};
+use super::error::{Location, Problem, TraceError};
 use super::pickle::{Pickle, Ref, Value};
 use super::{Annotation, DeviceTrace, Format, Limits, Recording};
 use entry::{Entries, Spot};
@@ -124,7 +124,7 @@ impl Reader<'_, '_> {
             let name = self
                 .frames
                 .text(self.entries.pickle, name, spot)?
-                .ok_or_else(|| spot.wrong("'name' is no text"))?;
+                .ok_or_else(|| spot.wrong("'name' is not a string"))?;
             let stage = stage.and_then(|stage| self.entries.pickle.word(stage));
             let begins = match stage.as_deref() {
                 Some(b"START") => true,
@@ -144,7 +144,7 @@ impl Reader<'_, '_> {
         let pairs = self.entries.dict(dict, Spot::Settings)?;
         if pairs.len() > MAX_SETTINGS {
             let problem = Problem::TooMuch { what: "settings", limit: MAX_SETTINGS as u64 };
-            return Err(TraceError::new(Place::Entry(Spot::Settings.to_string()), problem));
+            return Err(TraceError::new(Location::Entry(Spot::Settings.to_string()), problem));
         }
         for (key, value) in pairs {
             let text = match pickle.brief(value, MAX_SETTING_BYTES) {

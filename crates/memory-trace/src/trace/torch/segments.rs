@@ -65,7 +65,7 @@ impl Reader<'_, '_> {
         segment.address = address.ok_or_else(|| spot.without("address"))?;
         segment.size = size.ok_or_else(|| spot.without("total_size"))?;
         if segment.size == 0 {
-            return Err(spot.wrong("a segment of no bytes"));
+            return Err(spot.wrong("a segment of zero bytes"));
         }
         let blocks = blocks.ok_or_else(|| spot.without("blocks"))?;
         let blocks = self.entries.list(blocks, spot)?;
@@ -144,7 +144,7 @@ impl Reader<'_, '_> {
                 let number = |at| self.entries.number(at, spot, "segment_pool_id");
                 Ok((number(first)?, number(second)?))
             }
-            _ => Err(spot.wrong("'segment_pool_id' is no pair of numbers")),
+            _ => Err(spot.wrong("'segment_pool_id' is not a pair of numbers")),
         }
     }
 }

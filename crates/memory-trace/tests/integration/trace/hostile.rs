@@ -2,7 +2,7 @@
 
 use crate::trace::pickler::{Py, dict, pickle};
 use crate::trace::real;
-use gpu_memory_trace::trace::{Limits, Place, Problem, Recording, TraceError};
+use gpu_memory_trace::trace::{Limits, Location, Problem, Recording, TraceError};
 
 fn refused(bytes: &[u8]) -> TraceError {
     Recording::read(bytes).expect_err("it is refused")
@@ -12,8 +12,8 @@ fn refused(bytes: &[u8]) -> TraceError {
 fn code(bytes: &[u8]) -> (u64, &'static str, String) {
     let error = refused(bytes);
     assert!(error.remedy().contains("do not unpickle this file with Python"));
-    match (error.place(), error.problem()) {
-        (Place::Byte(at), Problem::Code { opcode, wanted }) => (*at, opcode, wanted.clone()),
+    match (error.location(), error.problem()) {
+        (Location::Byte(at), Problem::Code { opcode, wanted }) => (*at, opcode, wanted.clone()),
         _ => panic!("not refused as code: {error}"),
     }
 }
@@ -71,10 +71,10 @@ fn deep_nesting_does_not_use_stack() {
     let nested = [vec![b']'; depth], vec![b'a'; depth - 1]].concat();
     assert!(Recording::read(&program(&[KEY, &nested, b"s"])).unwrap().devices.is_empty());
     let message = refused(&program(&[&nested])).to_string();
-    assert!(message.contains("segments[0]: a list where a dictionary must be"), "{message}");
+    assert!(message.contains("segments[0]: a list instead of a dictionary"), "{message}");
     // Nested tuples, unclosed marks, nested dictionaries.
     let tuples = [&b")"[..], &vec![0x85; depth]].concat();
-    assert!(refused(&program(&[&tuples])).to_string().contains("a list where a dictionary"));
+    assert!(refused(&program(&[&tuples])).to_string().contains("a list instead of a dictionary"));
     assert!(refused(&vec![b'('; depth]).to_string().contains("there is no STOP"));
     let dicts = [b"}N".repeat(depth), b"}".to_vec(), vec![b's'; depth]].concat();
     assert!(refused(&program(&[&dicts])).to_string().contains("no 'segments'"));
@@ -94,7 +94,7 @@ fn laughs(levels: usize) -> Vec<u8> {
 #[test]
 fn billion_laughs_is_never_expanded() {
     let bomb = laughs(100);
-    assert!(refused(&program(&[&bomb])).to_string().contains("leaves values"));
+    assert!(refused(&program(&[&bomb])).to_string().contains("leaves unused values"));
     let below = [KEY, b"(", &bomb, b"ls"].concat();
     assert!(Recording::read(&program(&[&below])).unwrap().devices.is_empty());
 }
@@ -122,7 +122,7 @@ fn shared_entries_are_bounded() {
     let error = refused(&traces.concat());
     let Problem::TooMuch { limit, .. } = error.problem() else { panic!("{error}") };
     assert!(*limit < 1_000_000, "{error}");
-    assert!(error.to_string().contains("it refers to the same ones again and again"));
+    assert!(error.to_string().contains("it refers to the same ones repeatedly"));
 
     let block = pickle(&dict([("size", 1.into()), ("state", "inactive".into())]), 1);
     let block = block.strip_suffix(b".").unwrap();
@@ -223,7 +223,7 @@ fn overlong_number_is_rejected_at_its_position() {
         let head = b"\x940\x8c\x04size\x940}\x8c\x0ddevice_traces]](}(";
         let file = |digits| program(&[&number(digits), head, &many, b"\x8c\x06actionNueas"]);
         let error = refused(&file(1 << 19));
-        assert_eq!(error.place(), &Place::Byte(2), "{error}");
+        assert_eq!(error.location(), &Location::Byte(2), "{error}");
         let expected = format!("{name} is a number on a line of 524288 bytes; no number needs");
         assert!(error.to_string().contains(&expected), "{error}");
         // A string of the maximum length is read each time.
@@ -287,7 +287,7 @@ fn self_referential_values_are_harmless() {
     assert!(Recording::read(&program(&[KEY, b"]\x94h\x00as"])).is_ok());
     // A snapshot that is its own trace, and a block that is its own segment.
     let message = refused(&program(&[b"}\x94\x8c\x0ddevice_traces](h\x00es"])).to_string();
-    assert!(message.contains("device_traces[0]: a dictionary where a list must be"), "{message}");
+    assert!(message.contains("device_traces[0]: a dictionary instead of a list"), "{message}");
     let segment: &[u8] =
         b"](}\x94(\x8c\x07addressK\x01\x8c\x0atotal_sizeK\x01\x8c\x06blocks](h\x00eue";
     let message = refused(&program(&[segment])).to_string();
@@ -303,7 +303,10 @@ fn out_of_range_numbers_are_rejected() {
         refused(&program(&[head, b"\x8c\x04size", number, b"ueas"])).to_string()
     };
     let message = with_size(b"\x8a\x09\0\0\0\0\0\0\0\x80\0");
-    assert!(message.contains("'size' is 9223372036854775808, not a number from 0"), "{message}");
+    assert!(
+        message.contains("'size' is 9223372036854775808, not a nonnegative number"),
+        "{message}"
+    );
     let message = with_size(b"\x8a\x08\0\0\0\0\0\0\0\x80");
     assert!(message.contains("'size' is -9223372036854775808"), "{message}");
     let message = with_size(b"\x8a\x09\0\0\0\0\0\0\0\0\x01");
@@ -318,8 +321,8 @@ fn out_of_range_numbers_are_rejected() {
 fn lengths_beyond_file_are_rejected_before_allocating() {
     for (bytes, expected) in [
         (&b"\x8b\x00\x00\x00\x80."[..], "LONG4 has the length -2147483648"),
-        (b"\x8b\xff\xff\xff\x7f.", "LONG4 needs 2147483647 bytes, and 1 are left"),
-        (b"X\xff\xff\xff\xffab.", "BINUNICODE needs 4294967295 bytes, and 3 are left"),
+        (b"\x8b\xff\xff\xff\x7f.", "LONG4 needs 2147483647 bytes, but only 1 are left"),
+        (b"X\xff\xff\xff\xffab.", "BINUNICODE needs 4294967295 bytes, but only 3 are left"),
         (b"T\xff\xff\xff\xffab.", "BINSTRING has the length -1"),
         (b"\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", "BINUNICODE8 needs 18446744073709551615 bytes"),
         (b"\x8d\0\0\0\0\0\0\0\x40.", "BINUNICODE8 needs 4611686018427387904 bytes"),
@@ -338,30 +341,30 @@ fn lengths_beyond_file_are_rejected_before_allocating() {
 #[test]
 fn misplaced_opcodes_are_rejected_at_their_position() {
     for (bytes, expected) in [
-        (&b"\x80\x04."[..], "at byte 2: STOP finds no value"),
-        (b"]].", "at byte 2: STOP leaves values"),
+        (&b"\x80\x04."[..], "at byte 2: STOP needs a value"),
+        (b"]].", "at byte 2: STOP leaves unused values"),
         (b"(].", "STOP"),
         (b"].]", "STOP is followed by 1 bytes"),
-        (b"a.", "APPEND finds no value"),
-        (b"]NNNa.", "APPEND finds no list to add to"),
-        (b"NNa.", "APPEND finds no list"),
-        (b"](Na.", "APPEND finds no list"),
-        (b"e.", "APPENDS finds no MARK"),
-        (b"(e.", "APPENDS finds no list"),
-        (b"](((e.", "APPENDS finds no list"),
+        (b"a.", "APPEND needs a value"),
+        (b"]NNNa.", "APPEND needs a list to extend"),
+        (b"NNa.", "APPEND needs a list"),
+        (b"](Na.", "APPEND needs a list"),
+        (b"e.", "APPENDS needs a MARK, but there is none"),
+        (b"(e.", "APPENDS needs a list"),
+        (b"](((e.", "APPENDS needs a list"),
         (b"}(Nu.", "SETITEMS has a key without a value"),
         (b"(Nd.", "DICT has a key without a value"),
-        (b"](NNu.", "SETITEMS finds no dictionary"),
-        (b"}NNNs.", "SETITEM finds no dictionary"),
-        (b"N(N\x86.", "TUPLE2 finds only 1 values"),
-        (b"h\x00.", "BINGET finds nothing in the memo at 0"),
+        (b"](NNu.", "SETITEMS needs a dictionary"),
+        (b"}NNNs.", "SETITEM needs a dictionary"),
+        (b"N(N\x86.", "TUPLE2 needs more than 1 values"),
+        (b"h\x00.", "BINGET refers to memo entry 0, which does not exist"),
         (b"]r\x03\x00\x00\x00.", "LONG_BINPUT has the index 3"),
-        (b"\x94.", "MEMOIZE finds no value"),
-        (b"0.", "POP finds no value"),
-        (b"1.", "POP_MARK finds no MARK"),
-        (b"2.", "DUP finds no value"),
+        (b"\x94.", "MEMOIZE needs a value"),
+        (b"0.", "POP needs a value"),
+        (b"1.", "POP_MARK needs a MARK, but there is none"),
+        (b"2.", "DUP needs a value"),
         (b"\x80\x06.", "PROTO 6 is newer than 5"),
-        (b"]\xff.", "at byte 1: 0xff is no opcode"),
+        (b"]\xff.", "at byte 1: unknown opcode 0xff"),
         (b"F1.5.0\n.", "FLOAT has the argument '1.5.0'"),
         (b"Sabc\n.", "STRING has the argument 'abc'"),
         (b"V\\u12\n.", "UNICODE has the argument"),
@@ -382,8 +385,8 @@ fn limits_are_enforced() {
     let error = read(&list, limits).unwrap_err();
     let what = "EMPTY_LIST".to_owned();
     assert_eq!(
-        (error.place(), error.problem()),
-        (&Place::Byte(2), &Problem::Memory { what, limit: 0 })
+        (error.location(), error.problem()),
+        (&Location::Byte(2), &Problem::Memory { what, limit: 0 })
     );
     assert!(error.remedy().contains("--read-limit"));
 }
@@ -458,7 +461,7 @@ fn truncated_snapshot_is_rejected() {
         let cut = matches!(error.problem(), Problem::Truncated { .. } | Problem::UnknownFormat);
         assert!(cut, "cut at {length}: {error}");
         assert!(
-            matches!(error.place(), Place::Byte(at) if *at <= length as u64) || length < 2,
+            matches!(error.location(), Location::Byte(at) if *at <= length as u64) || length < 2,
             "{error}"
         );
     }

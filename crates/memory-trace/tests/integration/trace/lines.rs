@@ -4,8 +4,8 @@ use crate::trace::real;
 use gpu_allocator_policy::BlockState;
 use gpu_core::Bytes;
 use gpu_memory_trace::trace::{
-    Action, Event, Format, Limits, Place, Problem, RecordedBlock, Recording, Segment, SegmentKind,
-    Writer,
+    Action, Event, Format, Limits, Location, Problem, RecordedBlock, Recording, Segment,
+    SegmentKind, Writer,
 };
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ fn skips_truncated_last_rmm_line_and_names_invalid_line() {
     let whole = format!("{RMM}1,10:00:00.000002,allocate,0x100,8,0\n");
     assert_eq!(read(&format!("{whole}1,10:00:00.0000")), read(&whole));
     for (line, expected) in [
-        ("1,10:00:00.000002,allocate,0x100,8,0,x", "'x' follows the stream"),
+        ("1,10:00:00.000002,allocate,0x100,8,0,x", "unexpected 'x' after the stream"),
         ("1,10:00:00.000002,allocate,0x100,8", "the stream is missing"),
         ("1,10:00:00.000002,steal,0x100,8,0", "the action 'steal' is unknown"),
         ("1,10:00:00.000002,allocate,0x100,-8,0", "the size is '-8'"),
@@ -162,7 +162,7 @@ fn writer_streams_recording() {
     // The program is killed in the middle of a line.
     let cut = &text[..text.len() - 9];
     let error = Recording::read(cut.as_bytes()).unwrap_err();
-    assert_eq!(error.place(), &Place::Line(5));
+    assert_eq!(error.location(), &Location::Line(5));
     assert!(matches!(error.problem(), Problem::Truncated { .. }), "{error}");
 }
 
@@ -174,18 +174,21 @@ fn inconsistent_lines_are_rejected_by_number() {
     };
     let event = |rest: &str| format!(r#"{{"event":{{"action":"alloc"{rest}}}}}"#);
     for (line, expected) in [
-        (segment(0, ""), "the blocks make up 0 bytes of a segment of 512"),
+        (segment(0, ""), "the blocks cover 0 bytes of a segment of 512"),
         (segment(0, &format!("{block},{block}")), "after its segment"),
-        (segment(1 << 63, block), "the address 0x8000000000000000 is beyond any device"),
+        (segment(1 << 63, block), "the address 0x8000000000000000 is larger than any device has"),
         (format!("{}\n{}", segment(0, block), segment(256, block)), "0x0 and 0x100 overlap"),
         (segment(0, r#"{"size_bytes":512,"state":"lost"}"#), "unknown variant `lost`"),
-        (segment(0, r#"{"size_bytes":512,"state":"active","stack":0}"#), "a stack that no line"),
+        (
+            segment(0, r#"{"size_bytes":512,"state":"active","stack":0}"#),
+            "a stack that no earlier line",
+        ),
         (event(r#","address":5"#), "missing field `size_bytes`"),
         (event(r#","size_bytes":5"#), "the address is missing"),
         (event(r#","address":5,"size_bytes":9223372036854775808"#), "more than any device has"),
         (event(r#","address":5,"size_bytes":-8"#), "invalid value: integer `-8`"),
-        (event(r#","address":5,"size_bytes":8,"stack":1"#), "a stack that no line before has"),
-        (r#"{"stack":[0]}"#.to_owned(), "a frame that no line before has"),
+        (event(r#","address":5,"size_bytes":8,"stack":1"#), "a stack that no earlier line defines"),
+        (r#"{"stack":[0]}"#.to_owned(), "a frame that no earlier line defines"),
         (r#"{"teleport\u001b":{}}"#.to_owned(), r"unknown variant `teleport\u{1b}`"),
         (
             r#"{"device":{"device":0,"events":2}}"#.to_owned(),
@@ -213,7 +216,7 @@ fn inconsistent_lines_are_rejected_by_number() {
     let error = Recording::read_within(lines.as_bytes(), limits).unwrap_err();
     assert_eq!(
         error.problem(),
-        &Problem::Memory { what: "what the line says".to_owned(), limit: 100 }
+        &Problem::Memory { what: "the content of the line".to_owned(), limit: 100 }
     );
 }
 
@@ -234,7 +237,10 @@ fn missing_fields_are_unknown_and_unknown_keys_are_ignored() {
 fn unknown_format_error_suggests_known_formats() {
     for text in ["hello\n", "2026-01-01 00:00:00 INFO start\n", "PK\u{3}\u{4}zip", "\n{}"] {
         let error = Recording::read(text.as_bytes()).unwrap_err();
-        assert_eq!((error.place(), error.problem()), (&Place::Whole, &Problem::UnknownFormat));
+        assert_eq!(
+            (error.location(), error.problem()),
+            (&Location::Whole, &Problem::UnknownFormat)
+        );
         assert!(error.remedy().contains("_dump_snapshot"));
     }
     let error = Recording::read(b"").unwrap_err();
@@ -282,6 +288,6 @@ fn largest_sizes_and_addresses_are_read() {
     };
     let (most, pebibyte) = ((1 << 63) - 1, 1 << 50);
     assert_eq!(read(&event(most, pebibyte)).devices[0].events[0].size, pebibyte);
-    assert!(refusal(&event(most + 1, 1)).contains("beyond any device"));
+    assert!(refusal(&event(most + 1, 1)).contains("larger than any device"));
     assert!(refusal(&event(0, pebibyte + 1)).contains("more than any device has"));
 }

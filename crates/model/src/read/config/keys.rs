@@ -96,7 +96,7 @@ impl<'a> Keys<'a> {
         match self.value(&[key]) {
             None => Ok(None),
             Some((_, Value::Array(list))) if list.len() as u64 <= MAX_LAYERS => Ok(Some(list)),
-            Some((key, value)) => Err(invalid(key, value, "a list, at most 4096 long")),
+            Some((key, value)) => Err(invalid(key, value, "a list of at most 4096 entries")),
         }
     }
 
@@ -105,7 +105,7 @@ impl<'a> Keys<'a> {
         let Some(list) = self.list(key)? else { return Ok(None) };
         let plausible = |value: &Value| {
             let number = value.as_u64().filter(|value| *value <= MAX);
-            number.ok_or_else(|| invalid(key, value, "an integer of a list"))
+            number.ok_or_else(|| invalid(key, value, "an integer in a list"))
         };
         list.iter().map(plausible).collect::<Result<_, _>>().map(Some)
     }
@@ -114,7 +114,7 @@ impl<'a> Keys<'a> {
     pub(super) fn texts(&self, key: &'static str) -> Result<Option<Vec<&'a str>>, ConfigError> {
         let Some(list) = self.list(key)? else { return Ok(None) };
         let text = |value: &'a Value| {
-            value.as_str().ok_or_else(|| invalid(key, value, "a text of a list"))
+            value.as_str().ok_or_else(|| invalid(key, value, "a string in a list"))
         };
         list.iter().map(text).collect::<Result<_, _>>().map(Some)
     }

@@ -179,7 +179,11 @@ impl Reader<'_> {
             Some((key, list)) => {
                 if (list.len() as u64) < count {
                     let found = format!("a list of {}", list.len());
-                    return Err(ConfigError::Value { key, found, wanted: "one of all layers" });
+                    return Err(ConfigError::Value {
+                        key,
+                        found,
+                        wanted: "an entry for each layer",
+                    });
                 }
                 let named = list.iter().take(count as usize);
                 named.map(|name| kind(name).unwrap_or(Kind::Full)).collect()

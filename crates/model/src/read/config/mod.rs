@@ -59,11 +59,12 @@ pub enum ConfigError {
     #[error("read the configuration: 'model_type' is missing")]
     Nameless,
     /// The number of layers is 0 or above the limit.
-    #[error("read the configuration: {0} layers are not from 1 to 4096")]
+    #[error("read the configuration: {0} layers, expected 1 to 4096")]
     Layers(u64),
     /// The model type is unknown, and it lacks the keys that most models share.
     #[error(
-        "read the configuration: model type '{name}' is none of the {known} known types, and has not the keys that most models share"
+        "read the configuration: model type '{name}' is not one of the {known} known types, and \
+         lacks the keys that most models share"
     )]
     Unknown {
         /// The model type.
@@ -159,7 +160,7 @@ fn known(
     };
     if generic {
         doubts.push(Doubt::of_weights(format!(
-            "model type '{model_type}' is unknown and read as Llama's"
+            "model type '{model_type}' is unknown; it is read like Llama"
         )));
         let experts = keys.naming("expert").join(", ");
         if architecture.experts.is_none() && !experts.is_empty() {
@@ -194,13 +195,15 @@ fn known(
 fn notes(tensors: &[Tensor], keys: &Keys<'_>) -> Result<Vec<String>, ConfigError> {
     let encoders = tensors.iter().filter(|tensor| is_encoder(&tensor.name));
     let bytes: Bytes = encoders.map(|tensor| tensor.bytes).sum();
-    let counted = (bytes > Bytes(0)).then(|| {
-        format!("the parts for images and sound are counted: {bytes}, before quantization")
-    });
+    let counted = (bytes > Bytes(0))
+        .then(|| format!("the image and audio parts are included: {bytes}, before quantization"));
     let names = ["num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers"];
     let more = keys.integer(&names)?.filter(|count| *count > 0);
     let left = more.map(|count| {
-        format!("the layers that predict further tokens are left out (modules: {count}); engines load them for speculative decoding alone")
+        format!(
+            "the layers for multi-token prediction are omitted (modules: {count}); engines \
+                 load them only for speculative decoding"
+        )
     });
     Ok(counted.into_iter().chain(left).collect())
 }
@@ -224,7 +227,7 @@ fn unknown_type(keys: &Keys<'_>) -> Option<String> {
     let given = |key| Some((key, keys.given(key).filter(|value| !value.is_null())?));
     let (key, value) = given("dtype").or_else(|| given("torch_dtype"))?;
     (encoding(keys).is_none() && value != "auto").then(|| {
-        format!("'{key}' is {}, which is no element type; 16 bits are assumed", brief(value))
+        format!("'{key}' is {}, which is not an element type; 16 bits are assumed", brief(value))
     })
 }
 

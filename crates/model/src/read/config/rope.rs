@@ -54,7 +54,7 @@ pub(super) fn doubt(keys: &Keys<'_>) -> Option<String> {
     let name = method(scaling);
     (MULTIPLIED.contains(&name) && factor(scaling).is_none()).then(|| {
         let found = scaling.get("factor").map_or("missing".to_owned(), brief);
-        format!("the 'factor' of '{}' is {found}: the longest context is unknown", shown(name))
+        format!("the 'factor' of '{}' is {found}: the maximum context is unknown", shown(name))
     })
 }
 

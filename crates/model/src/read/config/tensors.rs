@@ -33,7 +33,7 @@ impl Classes {
         let Some(text) = inner.filter(|_| whole.is_none()) else { return whole };
         let mut found = Classes::named(&name(text), text)?;
         let kind = shown(&name(root));
-        found.doubt = Some(format!("of model type '{kind}', the language model alone is known"));
+        found.doubt = Some(format!("for model type '{kind}', only the language model is known"));
         Some(found)
     }
 

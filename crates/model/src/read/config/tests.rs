@@ -304,7 +304,7 @@ fn reads_unknown_type_with_llama_keys_or_names_it() {
     assert_eq!(latent.architecture.layers, [Mixer::Latent { rank: 32, rope: 8 }; 2]);
     assert!(!parse(LLAMA_3_8B).generic);
     let error = read(br#"{"model_type":"bert\u001b","hidden_size":64}"#).unwrap_err().to_string();
-    assert!(error.contains(r"model type 'bert\x1b' is none of the"), "{error}");
+    assert!(error.contains(r"model type 'bert\x1b' is not one of the"), "{error}");
 }
 
 #[test]
@@ -320,21 +320,21 @@ fn unknown_types_of_layers_are_doubts() {
     assert_eq!(doubts(state), ["the states of 'llama' are unknown"]);
     let unknown = r#"{"model_type":"novel_vl","text_config":{"model_type":"qwen3","head_dim":64,
         "hidden_size":1024,"num_hidden_layers":2}}"#;
-    assert_eq!(doubts(unknown), ["of model type 'novel_vl', the language model alone is known"]);
+    assert_eq!(doubts(unknown), ["for model type 'novel_vl', only the language model is known"]);
     let omni = r#"{"model_type":"novel_omni","thinker_config":{"model_type":"qwen2","hidden_size":896,
         "num_hidden_layers":2}}"#;
-    assert_eq!(doubts(omni), ["of model type 'novel_omni', the language model alone is known"]);
+    assert_eq!(doubts(omni), ["for model type 'novel_omni', only the language model is known"]);
     let tower = r#"{"model_type":"llava","vision_config":{"model_type":"oracle"}}"#;
-    assert!(doubts(tower)[0].contains("'vision_config' is of an unknown type, 'oracle'"));
+    assert!(doubts(tower)[0].contains("'vision_config' has the unknown type 'oracle'"));
     assert_eq!(doubts(LLAMA_3_8B), [""; 0]);
     let strange = LLAMA_3_8B.replace("bfloat16", "bloat16");
     assert_eq!(
         doubts(&strange),
-        ["'torch_dtype' is \"bloat16\", which is no element type; 16 bits are assumed"]
+        ["'torch_dtype' is \"bloat16\", which is not an element type; 16 bits are assumed"]
     );
     // A size that only the class states may be that of another model.
     let bare = r#"{"model_type":"qwen2","num_hidden_layers":28}"#;
-    assert_eq!(doubts(bare), ["'hidden_size' is missing: the default of its class counts"]);
+    assert_eq!(doubts(bare), ["'hidden_size' is missing: the default of its class is used"]);
 }
 
 /// In an encoder-decoder model, the decoder keeps keys and values.
@@ -385,15 +385,10 @@ fn reads_keys_of_early_files() {
 #[test]
 fn counts_and_notes_parts_outside_language_model() {
     let notes = parse(GEMMA_3_4B).notes;
-    assert!(
-        notes[0].starts_with("the parts for images and sound are counted: 800 MiB"),
-        "{notes:?}"
-    );
+    assert!(notes[0].starts_with("the image and audio parts are included: 800 MiB"), "{notes:?}");
     assert_eq!(parse(LLAMA_3_8B).notes, [""; 0]);
     let mtp = DEEPSEEK_V2_LITE.replacen('{', r#"{"num_nextn_predict_layers":1,"#, 1);
-    assert!(
-        parse(&mtp).notes[0].starts_with("the layers that predict further tokens are left out")
-    );
+    assert!(parse(&mtp).notes[0].starts_with("the layers for multi-token prediction are omitted"));
 }
 
 #[test]
@@ -426,7 +421,7 @@ fn rejects_implausible_configurations() {
             r#""max_position_embeddings":0"#,
             "read 'max_position_embeddings' of the configuration: 0",
         ),
-        (r#""layer_types":[7]"#, "read 'layer_types' of the configuration: 7 is not a text"),
+        (r#""layer_types":[7]"#, "read 'layer_types' of the configuration: 7 is not a string"),
     ] {
         let error = with(keys).to_string();
         assert!(error.starts_with(expected), "{error}");

@@ -127,7 +127,7 @@ struct Layers {
 enum States {
     All,
     /// Every layer, in addition to attention.
-    Beside,
+    WithAttention,
     /// The layers without heads for keys and values.
     WithoutHeads,
     /// The same, except that a layer with a feed-forward part has no mixer.
@@ -162,7 +162,7 @@ impl Layers {
         let states = match keys.name {
             _ if recurrent.is_some() => States::Listed,
             "mamba" | "mamba2" | "rwkv6" | "rwkv7" | "rwkv6qwen2" | "arwkv7" => States::All,
-            "falcon-h1" => States::Beside,
+            "falcon-h1" => States::WithAttention,
             "nemotron_h" | "nemotron_h_moe" => States::WithoutHeadsAndFeed,
             "qwen3next" | "qwen35" | "qwen35moe" => {
                 States::Except(keys.integer("full_attention_interval")?.unwrap_or(4).max(1))
@@ -198,7 +198,7 @@ impl Layers {
         let (key, value) = (key.unwrap_or(over), value.unwrap_or(over));
         let has_state = match self.states {
             States::All => true,
-            States::Beside => false,
+            States::WithAttention => false,
             States::WithoutHeads => kv_heads == 0,
             States::WithoutHeadsAndFeed => kv_heads == 0 && at(&self.feed_forward) == 0,
             States::Listed => at(&self.recurrent) != 0,
@@ -210,7 +210,7 @@ impl Layers {
         match (has_state, self.state) {
             (true, Some(state)) => state,
             (false, Some(Mixer::Recurrent { convolution, state }))
-                if self.states == States::Beside =>
+                if self.states == States::WithAttention =>
             {
                 Mixer::Parallel { kv_heads, key, value, convolution, state }
             }

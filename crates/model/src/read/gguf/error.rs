@@ -19,7 +19,7 @@ pub enum GgufError {
     #[error("read the header: the file is big-endian")]
     BigEndian,
     /// The file ends within the header, or a count or length exceeds the rest of it.
-    #[error("read {what} at byte {at}: the file ends before")]
+    #[error("read {what} at byte {at}: the file ends too early")]
     Truncated {
         /// The item being read.
         what: &'static str,
@@ -74,7 +74,9 @@ pub enum GgufError {
         found: u32,
     },
     /// A tensor's first dimension is not a multiple of its type's block size.
-    #[error("read tensor '{tensor}': {columns} columns are no whole number of blocks of {block}")]
+    #[error(
+        "read tensor '{tensor}': {columns} columns are not a multiple of the block size {block}"
+    )]
     Block {
         /// The tensor.
         tensor: String,
@@ -88,7 +90,7 @@ pub enum GgufError {
     Overflow(String),
     /// A tensor does not start where the previous one ends.
     #[error(
-        "read tensor '{tensor}': it starts at {found}, and the data before it ends at {expected}"
+        "read tensor '{tensor}': it starts at {found}, but the previous data ends at {expected}"
     )]
     Offset {
         /// The tensor.
@@ -99,7 +101,7 @@ pub enum GgufError {
         expected: u64,
     },
     /// The data of a tensor extends beyond the end of the file.
-    #[error("read tensor '{tensor}': its data ends at byte {end}, and the file has {length}")]
+    #[error("read tensor '{tensor}': its data ends at byte {end}, but the file has {length}")]
     Beyond {
         /// The tensor.
         tensor: String,

@@ -102,7 +102,7 @@ fn alignment(values: &Values) -> Result<u64, GgufError> {
     } else {
         Err(GgufError::Value {
             key: "general.alignment".to_owned(),
-            wanted: "a power of two of 32 bits",
+            wanted: "a power of two that fits in 32 bits",
         })
     }
 }

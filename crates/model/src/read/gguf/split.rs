@@ -26,7 +26,7 @@ impl Split {
             |key: &str| values.integer(key)?.ok_or_else(|| GgufError::Missing(key.to_owned()));
         let (number, tensors) = (wanted("split.no")?, wanted("split.tensors.count")?);
         if count > u64::from(u16::MAX) || number >= count {
-            let problem = format!("file {number} of {count} cannot be");
+            let problem = format!("there cannot be a file {number} of {count}");
             return Err(GgufError::Split(problem));
         }
         Ok(Some(Split { number, count, tensors }))
@@ -54,7 +54,7 @@ pub fn join(headers: Vec<Header>) -> Result<(Values, Vec<Tensor>), GgufError> {
         let (number, count) = split.map_or((0, 1), |split| (split.number, split.count));
         if number != index as u64 || count != files {
             let wrong = format!(
-                "file {} of {files} says that it is file {} of {count}",
+                "file {} of {files} claims to be file {} of {count}",
                 index + 1,
                 number + 1
             );
@@ -66,12 +66,14 @@ pub fn join(headers: Vec<Header>) -> Result<(Values, Vec<Tensor>), GgufError> {
         }
     }
     let (values, split, tensors) =
-        joined.ok_or_else(|| GgufError::Split("there is none".to_owned()))?;
+        joined.ok_or_else(|| GgufError::Split("there are no files".to_owned()))?;
     if let Some(split) = split
         && split.tensors != tensors.len() as u64
     {
         let (wanted, found) = (split.tensors, tensors.len());
-        return Err(GgufError::Split(format!("{wanted} tensors are announced, {found} are there")));
+        return Err(GgufError::Split(format!(
+            "{wanted} tensors are announced, but {found} are present"
+        )));
     }
     let mut names = std::collections::HashSet::new();
     for tensor in &tensors {

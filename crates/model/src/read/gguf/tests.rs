@@ -283,12 +283,12 @@ fn parts_of_a_split_are_joined_in_order() {
     assert_eq!(tensors.len(), 2);
     let error = |parts| join(parts).unwrap_err().to_string();
     let order = error(vec![part(1, 2, 2, "b"), part(0, 2, 2, "a")]);
-    assert!(order.ends_with("file 1 of 2 says that it is file 2 of 2"), "{order}");
+    assert!(order.ends_with("file 1 of 2 claims to be file 2 of 2"), "{order}");
     assert!(error(vec![part(0, 2, 2, "a")]).contains("file 1 of 2"));
     let few = error(vec![part(0, 2, 3, "a"), part(1, 2, 3, "b")]);
-    assert!(few.ends_with("3 tensors are announced, 2 are there"), "{few}");
+    assert!(few.ends_with("3 tensors are announced, but 2 are present"), "{few}");
     assert!(error(vec![part(0, 2, 2, "a"), part(1, 2, 2, "a")]).contains("twice"));
-    assert!(error(Vec::new()).contains("none"));
+    assert!(error(Vec::new()).contains("there are no files"));
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Values {
     /// # Errors
     /// If the value is something else.
     pub fn integer(&self, key: &str) -> Result<Option<u64>, GgufError> {
-        let wanted = "an integer that is not negative";
+        let wanted = "a nonnegative integer";
         let wrong = || GgufError::Value { key: shown(key), wanted };
         match self.get(key) {
             None => Ok(None),
@@ -188,11 +188,11 @@ fn array<R: Read>(cursor: &mut Cursor<R>, key: &str, room: u64) -> Result<Value,
     cursor.limit(length, MAX_LENGTH, "the length of an array")?;
     match (kind, width(kind)) {
         (8, _) => {
-            cursor.fits(length * 8, "an array of texts")?;
+            cursor.fits(length * 8, "an array of strings")?;
             for _ in 0..length {
-                let bytes = cursor.u64("a text of an array")?;
-                cursor.limit(bytes, MAX_LENGTH, "a text of an array")?;
-                cursor.skip(bytes, "a text of an array")?;
+                let bytes = cursor.u64("a string in an array")?;
+                cursor.limit(bytes, MAX_LENGTH, "a string in an array")?;
+                cursor.skip(bytes, "a string in an array")?;
             }
             Ok(Value::Passed { length })
         }

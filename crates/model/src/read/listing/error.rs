@@ -22,7 +22,7 @@ pub enum ReadError {
     #[error("read the model: files are missing: {}", list(.0))]
     Missing(Vec<String>),
     /// A file lacks a tensor that the index assigns to it.
-    #[error("read '{file}': it has no tensor '{tensor}', and the index says that it has")]
+    #[error("read '{file}': it lacks tensor '{tensor}', which the index assigns to it")]
     TensorMissing {
         /// The file.
         file: String,
@@ -30,7 +30,7 @@ pub enum ReadError {
         tensor: String,
     },
     /// Several files contain the same tensor.
-    #[error("read '{file}': tensor '{tensor}' is in another file too")]
+    #[error("read '{file}': tensor '{tensor}' is also in another file")]
     Twice {
         /// The file.
         file: String,

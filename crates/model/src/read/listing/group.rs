@@ -58,7 +58,7 @@ pub(super) fn choose(
 }
 
 /// Returns whether a file has the extension of weights but other content.
-fn is_beside(name: &str) -> bool {
+fn is_auxiliary(name: &str) -> bool {
     let starts =
         ["optimizer", "scheduler", "rng_state", "training_args", "scaler", "adapter_", "mmproj"];
     starts.iter().any(|start| name.starts_with(start))
@@ -78,7 +78,7 @@ impl Listing<'_> {
                 }
                 _ => continue,
             };
-            if is_beside(&file.name) && wanted != Some(file.name.as_str()) {
+            if is_auxiliary(&file.name) && wanted != Some(file.name.as_str()) {
                 continue;
             }
             let stem = file.name.rsplit_once('.').map_or(file.name.as_str(), |(stem, _)| stem);
@@ -115,9 +115,10 @@ impl Listing<'_> {
     }
 
     /// Returns the files that have the extension of weights but other content.
-    pub(super) fn beside(&self, wanted: Option<&str>) -> Vec<String> {
-        let other =
-            |name: &&str| is_beside(name) && wanted != Some(*name) && detect(name, b"").is_some();
+    pub(super) fn auxiliary(&self, wanted: Option<&str>) -> Vec<String> {
+        let other = |name: &&str| {
+            is_auxiliary(name) && wanted != Some(*name) && detect(name, b"").is_some()
+        };
         self.files.iter().map(|file| file.name.as_str()).filter(other).map(str::to_owned).collect()
     }
 

@@ -68,8 +68,8 @@ pub fn model(files: &[File], wanted: Option<&str>, open: &Open<'_>) -> Result<Fo
     let Some(group) = choose(&mut groups, wanted)? else {
         return match config {
             Some(config) if wanted.is_none_or(|wanted| wanted == "config.json") => {
-                let beside = files.iter().map(|file| file.name.as_str());
-                let index = beside.filter(|name| name.ends_with(".safetensors.index.json")).min();
+                let names = files.iter().map(|file| file.name.as_str());
+                let index = names.filter(|name| name.ends_with(".safetensors.index.json")).min();
                 listing.derived(config, index, notes)
             }
             _ => Err(ReadError::Nothing),
@@ -78,9 +78,9 @@ pub fn model(files: &[File], wanted: Option<&str>, open: &Open<'_>) -> Result<Fo
     for other in groups {
         notes.push(format!("ignored: {}", list(&other.files)));
     }
-    let beside = listing.beside(wanted);
-    if !beside.is_empty() {
-        notes.push(format!("ignored: {}", list(&beside)));
+    let auxiliary = listing.auxiliary(wanted);
+    if !auxiliary.is_empty() {
+        notes.push(format!("ignored: {}", list(&auxiliary)));
     }
     match (group.format, config) {
         (Format::Gguf, config) => listing.gguf(group, config, notes),
@@ -151,7 +151,7 @@ impl Listing<'_> {
             ["hf_quant_config.json", "quantize_config.json", "quant_config.json"];
         for name in NAMES.into_iter().filter(|name| self.length(name).is_some()) {
             let text = self.bytes(name, config::MAX_CONFIG_BYTES)?;
-            if let Some(found) = Quantization::beside(name, &text) {
+            if let Some(found) = Quantization::of_file(name, &text) {
                 config.set_quantization(found);
                 return Ok(());
             }
@@ -243,7 +243,7 @@ impl Listing<'_> {
         let (values, tensors) = gguf::join(headers).map_err(error)?;
         let shape = gguf::architecture(&values, &tensors).map_err(error)?;
         if shape.is_none() {
-            notes.push("the file has no layers of a language model".to_owned());
+            notes.push("the file has no language model layers".to_owned());
         }
         let name = values.text("general.name").unwrap_or(&group.prefix);
         let architecture = values.text("general.architecture").unwrap_or("unknown");
@@ -309,7 +309,7 @@ impl Listing<'_> {
             all.extend(tensors);
         }
         if unlisted > 0 {
-            notes.push(format!("{unlisted} tensors are not in the index and are left out"));
+            notes.push(format!("{unlisted} tensors are not in the index and are omitted"));
         }
         let kind =
             config.as_ref().map_or("unknown", |config| config.model_type.as_str()).to_owned();

@@ -61,7 +61,7 @@ fn shards_of_an_index_are_one_model() {
     assert_eq!(found.model.architecture, "llama");
     assert_eq!(found.model.shape.as_ref().map(|shape| shape.layers.len()), Some(1));
     assert_eq!(found.files.len(), 2);
-    assert_eq!(found.notes, ["1 tensors are not in the index and are left out"]);
+    assert_eq!(found.notes, ["1 tensors are not in the index and are omitted"]);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn derives_tensors_from_configuration_alone() {
     let generic = CONFIG.replace("llama", "novel");
     let found = read(&[("config.json", text(&generic))], None).unwrap();
     assert_eq!(found.model.bytes(), Bytes(2 * parameters));
-    assert_eq!(found.model.doubts[0].text, "model type 'novel' is unknown and read as Llama's");
+    assert_eq!(found.model.doubts[0].text, "model type 'novel' is unknown; it is read like Llama");
     let doubts = &found.model.doubts;
     assert_eq!((doubts.len(), doubts[1].about), (2, Figure::Context), "{doubts:?}");
     let experts = generic.replacen('{', r#"{"n_total_experts":96,"#, 1);
@@ -244,7 +244,7 @@ fn index_without_files_provides_total() {
     let more = of(CONFIG, r#"{"total_size":150000}"#);
     assert!(more.bytes() <= Bytes(150_000) && more.bytes() > Bytes(149_900), "{:?}", more.bytes());
     assert_eq!(more.doubts[0].about, Figure::Weights);
-    assert!(more.doubts[0].text.starts_with("the index of the files has"), "{:?}", more.doubts);
+    assert!(more.doubts[0].text.starts_with("the index lists"), "{:?}", more.doubts);
     let counted = of(CONFIG, r#"{"total_parameters":75000}"#);
     assert_eq!(counted.bytes(), more.bytes());
     let generic = of(&CONFIG.replace("llama", "novel"), r#"{"total_size":150000}"#);

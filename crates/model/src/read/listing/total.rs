@@ -27,7 +27,7 @@ pub(super) fn compare(model: &mut Model, index: &Index) {
         return;
     }
     model.doubts.push(Doubt::of_weights(format!(
-        "the index of the files has {}, and {} follow from the configuration: the index counts",
+        "the index lists {}, but the configuration implies {}; the index is used",
         Bytes(claimed),
         derived
     )));

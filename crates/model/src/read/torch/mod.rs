@@ -35,14 +35,14 @@ pub enum TorchError {
     Zip(#[source] ZipError),
     /// The file has the format of PyTorch before 1.6.
     #[error(
-        "read the file: it has the format of PyTorch before 1.6; save it again with a newer one"
+        "read the file: it has the format of PyTorch before 1.6; save it again with a newer PyTorch"
     )]
     Legacy,
     /// The file was not saved by PyTorch.
     #[error("read the zip file: {0}")]
     Foreign(String),
     /// The storages claim more bytes than the file has.
-    #[error("read the zip file: its storages claim {claimed} bytes, and the file has {length}")]
+    #[error("read the zip file: its storages claim {claimed} bytes, but the file has {length}")]
     Claimed {
         /// The bytes that the storages claim.
         claimed: u64,
@@ -150,11 +150,11 @@ impl Weights {
             let Some(tensor) = view.within(storages) else {
                 let name = shown(&view.name);
                 self.notes
-                    .push(format!("tensor '{name}' is left out: its storage has no room for it"));
+                    .push(format!("tensor '{name}' is omitted: it does not fit in its storage"));
                 continue;
             };
             let room = left.entry(view.storage.clone()).or_default();
-            let again = !seen.insert((view.storage, view.offset)) && tensor.bytes > Bytes(0);
+            let again = tensor.bytes > Bytes(0) && !seen.insert((view.storage, view.offset));
             match room.checked_sub(tensor.bytes.0) {
                 Some(rest) if !again => {
                     *room = rest;

@@ -136,10 +136,61 @@ fn omits_tensor_beyond_its_storage() {
         let weights =
             with_pickle(&dictionary(&[("a", tensor("FloatStorage", "0", offset, shape))]));
         assert_eq!(weights.tensors[0].name, "data/0");
-        assert!(weights.notes[0].contains("'a' is left out"), "{:?}", weights.notes);
+        assert!(weights.notes[0].contains("'a' is omitted"), "{:?}", weights.notes);
     }
     let missing = with_pickle(&dictionary(&[("a", tensor("FloatStorage", "9", 0, &[1]))]));
     assert_eq!(bytes(&missing), Bytes(24));
+}
+
+#[test]
+fn element_types_have_the_sizes_of_pytorch() {
+    let sizes: [(u64, &[&str]); 4] = [
+        (8, &["DoubleStorage", "float64", "LongStorage", "int64", "uint64"]),
+        (8, &["ComplexFloatStorage", "complex64"]),
+        (4, &["FloatStorage", "float32", "IntStorage", "int32", "uint32"]),
+        (2, &["HalfStorage", "float16", "BFloat16Storage", "bfloat16", "ShortStorage", "int16"]),
+    ];
+    let bytes_of = |kind: &str| {
+        let weights = with_pickle(&dictionary(&[("a", tensor(kind, "0", 0, &[3]))]));
+        assert_eq!(weights.tensors[0].name, "a", "{kind}: {:?}", weights.notes);
+        (weights.tensors[0].bytes.0 / 3, weights.tensors[0].encoding.name())
+    };
+    for (size, kinds) in sizes {
+        for kind in kinds {
+            assert_eq!(bytes_of(kind).0, size, "{kind}");
+        }
+    }
+    assert_eq!(bytes_of("uint16"), (2, "U16"));
+    for kind in ["CharStorage", "int8", "QInt8Storage", "ByteStorage", "uint8", "QUInt8Storage"] {
+        assert_eq!(bytes_of(kind).0, 1, "{kind}");
+    }
+    assert_eq!((bytes_of("QInt8Storage").1, bytes_of("ByteStorage").1), ("I8", "U8"));
+    for kind in ["BoolStorage", "bool"] {
+        assert_eq!(bytes_of(kind), (1, "BOOL"), "{kind}");
+    }
+    for (kind, name) in [
+        ("float8_e4m3fn", "F8_E4M3"),
+        ("float8_e5m2", "F8_E5M2"),
+        ("float8_e4m3fnuz", "F8_E4M3FNUZ"),
+        ("float8_e5m2fnuz", "F8_E5M2FNUZ"),
+        ("float8_e8m0fnu", "F8_E8M0"),
+    ] {
+        assert_eq!(bytes_of(kind), (1, name), "{kind}");
+    }
+    let unknown = with_pickle(&dictionary(&[("a", tensor("QInt32Storage", "0", 0, &[3]))]));
+    assert!(unknown.notes[0].contains("element type 'QInt32Storage' is not known"));
+}
+
+#[test]
+fn empty_tensors_share_no_storage() {
+    let weights = with_pickle(&dictionary(&[
+        ("empty", tensor("FloatStorage", "0", 0, &[0, 4])),
+        ("again", tensor("FloatStorage", "0", 0, &[0])),
+        ("all", tensor("FloatStorage", "0", 0, &[6])),
+    ]));
+    let names: Vec<_> = weights.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    assert_eq!(names, ["empty", "again", "all"]);
+    assert_eq!(weights.notes, [""; 0]);
 }
 
 #[test]

@@ -9,10 +9,10 @@ use crate::need::{Chain, Kind};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Inexpressible {
     /// A layer on the CPU or on disk follows one on a GPU.
-    #[error("place '{0}' on the CPU: llama.cpp keeps the first layers there, not later ones")]
+    #[error("place '{0}' on the CPU: llama.cpp puts only the first layers there")]
     Order(String),
     /// The layers of a device are not consecutive.
-    #[error("place '{0}' on '{1}': llama.cpp gives a device consecutive layers")]
+    #[error("place '{0}' on '{1}': llama.cpp requires the layers of a device to be consecutive")]
     Scattered(String, String),
 }
 

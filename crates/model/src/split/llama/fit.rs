@@ -57,7 +57,7 @@ pub enum FitError {
     #[error("fit the model: there is no GPU")]
     NoGpu,
     /// An argument that it would have to change was given.
-    #[error("fit the model: the user set {0} already")]
+    #[error("fit the model: {0} is already set")]
     Fixed(&'static str),
 }
 
@@ -405,4 +405,20 @@ impl Planner<'_> {
 fn step(delta: usize, room: i128, range: i128) -> usize {
     let step = (delta as i128).saturating_mul(room) / range.max(1);
     usize::try_from(step).unwrap_or(0).clamp(1, delta.saturating_sub(1).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn step_is_in_proportion_and_between_the_bounds() {
+        assert_eq!((step(10, 50, 100), step(10, 59, 100)), (5, 5));
+        // At least one layer, and never the upper bound, which is known not to fit.
+        assert_eq!((step(10, 0, 100), step(10, -50, 100)), (1, 1));
+        assert_eq!((step(10, 100, 100), step(10, 500, 100)), (9, 9));
+        assert_eq!((step(2, 500, 100), step(1, 500, 100)), (1, 1));
+        // Layers without memory do not divide by zero.
+        assert_eq!(step(10, 4, 0), 9);
+    }
 }

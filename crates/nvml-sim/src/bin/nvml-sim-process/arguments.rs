@@ -48,7 +48,8 @@ impl Config {
                 break;
             }
             let option = word.to_string_lossy().into_owned();
-            let value = words.next().ok_or_else(|| wrong(&format!("'{option}' lacks a value")))?;
+            let value =
+                words.next().ok_or_else(|| wrong(&format!("'{option}' requires a value")))?;
             let value = value.to_string_lossy();
             match option.as_str() {
                 "--use" => {
@@ -88,7 +89,7 @@ fn number<T: FromStr>(text: &str) -> Result<T, String> {
 }
 
 fn wrong(why: &str) -> String {
-    format!("read the command line: {why}; it is {USAGE}")
+    format!("parse the command line: {why}; usage: {USAGE}")
 }
 
 #[cfg(test)]
@@ -129,7 +130,7 @@ mod tests {
             "--uses 0:1",
         ] {
             let why = read(line).unwrap_err();
-            assert!(why.starts_with("read the command line: "), "{line}: {why}");
+            assert!(why.starts_with("parse the command line: "), "{line}: {why}");
             assert!(why.ends_with(USAGE), "{line}: {why}");
         }
     }

@@ -3,7 +3,7 @@
 use crate::arguments::{Config, Which};
 use crate::device_file::{map, open};
 use crate::starter;
-use gpu_core::visible::{Numbering, VISIBLE, VisibleList};
+use gpu_core::visible::cuda::{Numbering, VISIBLE, VisibleList};
 use gpu_core::{DeviceState, DeviceUuid, GpuBackend, Groups};
 use gpu_sim::{ExternalProcess, Session, Use};
 use nvml_sim::start_of;
@@ -32,22 +32,24 @@ pub(crate) fn run(config: Config) -> Reported<ExitCode> {
         let why = "the session is not live; run inside gpuws sim MACHINE --live";
         return Err(format!("join session '{}': {why}", dir.display()));
     }
-    let devices = session.open().map_err(text)?.look(Groups::NONE).devices;
+    let devices = session.open().map_err(text)?.inventory(Groups::NONE).devices;
     let uses = uses(&config, &devices)?;
     let _held = hold(&uses, &devices, &dir)?;
     if let Some(name) = config.name {
-        let name = CString::new(name).map_err(|error| format!("take the name: {error}"))?;
-        rustix::thread::set_name(&name).map_err(|errno| format!("take the name: {errno}"))?;
+        let name = CString::new(name).map_err(|error| format!("set the process name: {error}"))?;
+        rustix::thread::set_name(&name)
+            .map_err(|errno| format!("set the process name: {errno}"))?;
     }
     sweep(&dir)?;
     let pid = std::process::id();
-    let start_ticks = start_of(pid).ok_or("read when it started")?;
+    let start_ticks = start_of(pid).ok_or("read its start time")?;
     let external = ExternalProcess { pid, start_ticks, uses };
     external.enter(&dir).map_err(text)?;
     let stayed = match config.command.split_first() {
         Some((program, arguments)) => run_command(program, arguments),
         None => {
-            let kept = starter::detach(&dir).map_err(|error| format!("leave its starter: {error}"));
+            let kept =
+                starter::detach(&dir).map_err(|error| format!("detach from the parent: {error}"));
             kept.and_then(|()| stay(&dir, config.seconds)).map(|()| ExitCode::SUCCESS)
         }
     };
@@ -81,7 +83,7 @@ fn uses(config: &Config, devices: &[DeviceState]) -> Reported<Vec<Use>> {
                 return Err(format!("use GPU {gpu}: the machine has no such device"));
             }
             if uses.iter().any(|known| known.gpu == gpu) {
-                return Err(format!("use GPU {gpu}: it is named twice"));
+                return Err(format!("use GPU {gpu}: it is listed twice"));
             }
             uses.push(Use { gpu, mig, mib: *mib, utilization_percent: config.load });
         }
@@ -101,7 +103,7 @@ fn visible(devices: &[DeviceState]) -> Reported<Vec<(u32, Option<u32>)>> {
         VisibleList::parse(value.map(|value| value.to_string_lossy().into_owned()).as_deref());
     let resolved = list.resolve(devices, Numbering::ByAddress).map_err(text)?;
     let mig = |uuid: &DeviceUuid| {
-        let mut all = devices.iter().flat_map(|device| device.mig.iter().flatten());
+        let mut all = devices.iter().flat_map(|device| device.partitions.iter().flatten());
         all.find(|mig| mig.uuid.as_ref() == Ok(uuid)).map(|mig| mig.index)
     };
     Ok(resolved.devices.iter().map(|named| (named.index, mig(&named.uuid))).collect())
@@ -118,7 +120,7 @@ fn hold(uses: &[Use], devices: &[DeviceState], dir: &Path) -> Reported<Vec<File>
     let held = names.iter().map(|name| {
         let path = dir.join(Session::DEVICE_FILES).join(name);
         let file = open(&path).and_then(|file| map(&file).map(|()| file));
-        file.map_err(|error| format!("hold '{}': {error}", path.display()))
+        file.map_err(|error| format!("open '{}': {error}", path.display()))
     });
     held.collect()
 }

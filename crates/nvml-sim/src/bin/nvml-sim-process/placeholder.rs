@@ -92,7 +92,7 @@ fn read_config(input: &mut impl BufRead) -> io::Result<Config> {
                 config.ends_after = Some(Duration::from_millis(millis));
             }
             ("state", "stopped") => config.stopped = true,
-            _ => return Err(io::Error::other(format!("'{line}' says nothing known"))),
+            _ => return Err(io::Error::other(format!("unknown setting '{line}'"))),
         }
     }
     Err(io::ErrorKind::UnexpectedEof.into())

@@ -21,11 +21,11 @@ fn no_signal_without_audit_log() {
 
 #[test]
 fn target_is_rechecked_after_audit_line() {
-    let looks = AtomicU64::new(0);
+    let queries = AtomicU64::new(0);
     let host = host(move |handle| {
-        handle.expect_look().returning(|| Ok(process(100, "t2t-decoder")));
+        handle.expect_info().returning(|| Ok(process(100, "t2t-decoder")));
         handle.expect_held().returning(move |_| {
-            let gone = looks.fetch_add(1, Ordering::Relaxed) > 0;
+            let gone = queries.fetch_add(1, Ordering::Relaxed) > 0;
             Ok(if gone { vec![] } else { context(&process(100, ""), &[0]).held })
         });
     });

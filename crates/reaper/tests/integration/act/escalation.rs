@@ -34,6 +34,19 @@ fn sigkill_follows_sigterm_and_result_is_verified() {
 }
 
 #[test]
+fn without_a_grace_period_sigkill_is_the_first_signal() {
+    let host = host(|handle| {
+        still_holding(handle);
+        handle.expect_signal().times(1).returning(|_, _| Ok(()));
+        handle.expect_has_exited().returning(|| Ok(true));
+    });
+    let plan = Plan { grace: Duration::ZERO, ..ghost_plan() };
+    let guard = Guard::new(&host, vec![]).unwrap();
+    let report = carry_out(&plan, &guard, &host, &backend(4), &journal().0);
+    assert_eq!(report.actions[0].signals, [Signal::Kill]);
+}
+
+#[test]
 fn remaining_memory_is_not_reported_freed() {
     let host = host(obedient);
     let report = run(&host, &backend(u64::MAX), &journal().0, vec![]);
@@ -44,12 +57,12 @@ fn remaining_memory_is_not_reported_freed() {
 #[test]
 fn memory_freed_by_others_does_not_complete_the_plan() {
     let host = host(obedient);
-    let looks = AtomicU64::new(0);
+    let queries = AtomicU64::new(0);
     let mut backend = MockGpuBackend::new();
     backend.expect_origin().returning(origin);
     backend.expect_processes().returning(|_| Ok(vec![]));
     backend.expect_sample().returning(move |_| {
-        let mib = if looks.fetch_add(1, Ordering::Relaxed) > 1 { 8999 } else { 9000 };
+        let mib = if queries.fetch_add(1, Ordering::Relaxed) > 1 { 8999 } else { 9000 };
         device(0, mib, 16_280).sample.map_err(|_| unreachable!())
     });
     let report = run(&host, &backend, &journal().0, vec![]);
@@ -73,7 +86,7 @@ fn failed_exit_check_does_not_count_as_exit() {
 #[test]
 fn survivor_is_reported_with_its_state() {
     let host = host(|handle| {
-        handle.expect_look().returning(|| {
+        handle.expect_info().returning(|| {
             let mut info = process(100, "t2t-decoder");
             info.state = Ok(ProcessState::Uninterruptible);
             Ok(info)

@@ -48,13 +48,13 @@ fn process_on_other_device_is_not_a_newcomer() {
 #[test]
 fn newcomer_is_found_by_device_file_without_driver() {
     let decoder = process(100, "t2t-decoder");
-    let mut now = look(vec![], vec![context(&decoder, &[2, 3])], vec![decoder]);
+    let mut now = snapshot_of(vec![], vec![context(&decoder, &[2, 3])], vec![decoder]);
     now.driver = Err(Error::new(MachineFault::DriverNotLoaded, "initialise NVML").fault());
-    let looks = [now];
+    let snapshots = [now];
     let guard = Guard::new(&bare_host(), vec![]).unwrap();
     let ask = |devices| {
         let request = Request { pids: vec![Pid(100)], devices, ..Request::default() };
-        plan(&looks, &diagnose(&looks), &guard, &request)
+        plan(&snapshots, &diagnose(&snapshots), &guard, &request)
     };
     let plan = ask(vec![]);
     assert_eq!(
@@ -80,7 +80,7 @@ fn newcomer_is_found_by_device_file_without_driver() {
         host.expect_process().returning(|pid| Ok(process(pid.0, "serve")));
         host.expect_open().returning(|_| {
             let mut handle = MockProcessHandle::new();
-            handle.expect_look().returning(|| Ok(process(100, "t2t-decoder")));
+            handle.expect_info().returning(|| Ok(process(100, "t2t-decoder")));
             handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[2, 3]).held));
             handle.expect_signal().returning(|_, _| Ok(()));
             handle.expect_has_exited().returning(|| Ok(true));

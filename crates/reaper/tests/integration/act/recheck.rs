@@ -42,9 +42,9 @@ fn ended_by(
     let now = planned.clone();
     let mut host = host(move |handle| {
         let asked = Arc::new(AtomicBool::new(false));
-        let (look, held, signal) = (asked.clone(), asked.clone(), asked);
-        handle.expect_look().returning(move || {
-            Ok(if look.load(Ordering::Relaxed) { then.clone() } else { now.clone() })
+        let (info_asked, held, signal) = (asked.clone(), asked.clone(), asked);
+        handle.expect_info().returning(move || {
+            Ok(if info_asked.load(Ordering::Relaxed) { then.clone() } else { now.clone() })
         });
         let files = files.clone();
         handle
@@ -178,10 +178,10 @@ fn process_with_changed_user_is_not_killed() {
 fn process_ending_between_signals_was_ended_by_the_first() {
     let host = host(|handle| {
         let asked = Arc::new(AtomicBool::new(false));
-        let (look, signal) = (asked.clone(), asked);
-        handle.expect_look().returning(move || {
-            if look.load(Ordering::Relaxed) {
-                Err(Error::new(ProcessFault::Gone, "look at process 100"))
+        let (info_asked, signal) = (asked.clone(), asked);
+        handle.expect_info().returning(move || {
+            if info_asked.load(Ordering::Relaxed) {
+                Err(Error::new(ProcessFault::Gone, "inspect process 100"))
             } else {
                 Ok(process(100, "t2t-decoder"))
             }

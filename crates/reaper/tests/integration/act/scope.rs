@@ -15,11 +15,11 @@ fn member(pid: u32) -> ProcessInfo {
 fn group_plan(guard: &Guard) -> Plan {
     let leader = member(100);
     let holders = vec![context(&leader, &[0])];
-    let looks = [look(vec![device(0, 9000, 16_280)], holders, vec![leader.clone()])];
+    let snapshots = [snapshot_of(vec![device(0, 9000, 16_280)], holders, vec![leader.clone()])];
     let shell = process(2, "bash");
     let everyone = [leader, member(101), shell];
     let request = Request { scope: Scope::Group(&everyone), ..Request::default() };
-    let plan = plan(&looks, &diagnose(&looks), guard, &request);
+    let plan = plan(&snapshots, &diagnose(&snapshots), guard, &request);
     assert_eq!(plan.targets.len(), 2);
     plan
 }
@@ -43,7 +43,7 @@ fn group(primary_lets_go: bool) -> (Report, Vec<String>) {
     });
     host.expect_open().returning(move |pid| {
         let mut handle = MockProcessHandle::new();
-        handle.expect_look().returning(move || Ok(member(pid.0)));
+        handle.expect_info().returning(move || Ok(member(pid.0)));
         let minors: &[u32] = if primary_lets_go { &[] } else { &[0] };
         handle.expect_held().returning(|_| Ok(context(&process(100, ""), minors).held));
         handle.expect_signal().returning(|_, _| Ok(()));
@@ -99,7 +99,7 @@ fn member_outliving_its_leader_is_killed() {
     host.expect_processes().returning(|| Ok(ProcessList::default()));
     host.expect_open().returning(move |pid| {
         let mut handle = MockProcessHandle::new();
-        handle.expect_look().returning(move || Ok(member(pid.0)));
+        handle.expect_info().returning(move || Ok(member(pid.0)));
         handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[0]).held));
         let killed = Arc::new(AtomicU64::new(0));
         let dead = killed.clone();
@@ -128,7 +128,7 @@ fn scope_is_spared_if_its_holder_releases_device() {
         let mut handle = MockProcessHandle::new();
         let asked = Arc::new(AtomicU64::new(0));
         let reported = asked.clone();
-        handle.expect_look().returning(move || Ok(member(pid.0)));
+        handle.expect_info().returning(move || Ok(member(pid.0)));
         handle.expect_held().returning(move |_| {
             let files = if reported.load(Ordering::Relaxed) > 0 { vec![] } else { vec![0] };
             Ok(context(&process(100, ""), &files).held)
@@ -168,7 +168,7 @@ fn member_turned_login_or_display_is_spared() {
                 handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[0]).held));
                 handle.expect_has_exited().returning(|| Ok(true));
             }
-            handle.expect_look().returning(move || Ok(info.clone()));
+            handle.expect_info().returning(move || Ok(info.clone()));
             Ok(Box::new(handle))
         });
         let report = end_group(&host, &backend(1), &journal().0);
@@ -182,14 +182,14 @@ fn end_with_hidden_parent(fault: ProcessFault, adopted: u32) -> Report {
     let mut host = bare_host();
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
     host.expect_process().returning(move |pid| match pid.0 {
-        2 => Err(Error::new(fault, "look at process 2")),
+        2 => Err(Error::new(fault, "inspect process 2")),
         pid => Ok(process(pid, "bash")),
     });
     host.expect_processes().returning(|| Ok(ProcessList::default()));
     host.expect_open().returning(move |pid| {
         let mut handle = MockProcessHandle::new();
         let mut parents = vec![Pid(adopted), Pid(2)];
-        handle.expect_look().returning(move || {
+        handle.expect_info().returning(move || {
             let parent = if parents.len() > 1 { parents.pop() } else { parents.first().copied() };
             Ok(ProcessInfo { parent: Ok(parent.unwrap()), ..member(pid.0) })
         });
@@ -223,13 +223,13 @@ fn reparented_member_is_judged_by_new_parent() {
 fn hidden_init_is_not_a_login_service() {
     let mut host = bare_host();
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
-    let hidden = || Error::new(ProcessFault::NotPermitted, "look at process 1");
+    let hidden = || Error::new(ProcessFault::NotPermitted, "inspect process 1");
     host.expect_process().returning(move |_| Err(hidden()));
     host.expect_processes().returning(|| Ok(ProcessList::default()));
     host.expect_open().returning(move |pid| {
         let mut handle = MockProcessHandle::new();
         let orphan = ProcessInfo { parent: Ok(Pid(1)), ..member(pid.0) };
-        handle.expect_look().returning(move || Ok(orphan.clone()));
+        handle.expect_info().returning(move || Ok(orphan.clone()));
         handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[0]).held));
         handle.expect_signal().returning(|_, _| Ok(()));
         handle.expect_has_exited().returning(|| Ok(true));
@@ -247,7 +247,7 @@ fn scope_is_spared_if_its_holder_exits_first() {
     host.expect_processes().returning(|| Ok(ProcessList::default()));
     host.expect_open().returning(move |pid| {
         let mut handle = MockProcessHandle::new();
-        handle.expect_look().returning(move || Ok(member(pid.0)));
+        handle.expect_info().returning(move || Ok(member(pid.0)));
         handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[0]).held));
         if pid == Pid(100) {
             let gone = || Err(Error::new(ProcessFault::Gone, "signal process 100"));

@@ -9,15 +9,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A device whose memory is 9,000 MiB for this many reads, then 25 MiB. Each read samples it twice.
-pub(crate) fn backend(looks_until_freed: u64) -> MockGpuBackend {
-    let looks_until_freed = looks_until_freed.min(u64::MAX / 2);
-    let looks = AtomicU64::new(0);
+pub(crate) fn backend(queries_until_freed: u64) -> MockGpuBackend {
+    let queries_until_freed = queries_until_freed.min(u64::MAX / 2);
+    let queries = AtomicU64::new(0);
     let mut backend = MockGpuBackend::new();
     backend.expect_origin().returning(origin);
     backend.expect_devices().returning(|| Ok(vec![device(0, 0, 0).info]));
     backend.expect_processes().returning(|_| Ok(vec![]));
     backend.expect_sample().returning(move |_| {
-        let back = looks.fetch_add(1, Ordering::Relaxed) >= 2 * looks_until_freed;
+        let back = queries.fetch_add(1, Ordering::Relaxed) >= 2 * queries_until_freed;
         device(0, if back { 25 } else { 9000 }, 16_280).sample.map_err(|_| unreachable!())
     });
     backend
@@ -41,10 +41,11 @@ pub(crate) fn ghost_plan() -> Plan {
 
 /// Returns the plan to end a process that holds the device without being listed.
 pub(crate) fn plan_for(decoder: ProcessInfo) -> Plan {
-    let look = look(vec![device(0, 9000, 16_280)], vec![context(&decoder, &[0])], vec![decoder]);
-    let looks = [look];
+    let snapshot =
+        snapshot_of(vec![device(0, 9000, 16_280)], vec![context(&decoder, &[0])], vec![decoder]);
+    let snapshots = [snapshot];
     let guard = Guard::new(&bare_host(), vec![]).unwrap();
-    let plan = plan(&looks, &diagnose(&looks), &guard, &Request::default());
+    let plan = plan(&snapshots, &diagnose(&snapshots), &guard, &Request::default());
     assert_eq!(plan.targets.len(), 1);
     plan
 }
@@ -73,7 +74,7 @@ pub(crate) fn carry_out(
 }
 
 pub(crate) fn still_holding(handle: &mut MockProcessHandle) {
-    handle.expect_look().returning(|| Ok(process(100, "t2t-decoder")));
+    handle.expect_info().returning(|| Ok(process(100, "t2t-decoder")));
     handle.expect_held().returning(|_| Ok(context(&process(100, "t2t-decoder"), &[0]).held));
 }
 

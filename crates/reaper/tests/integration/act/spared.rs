@@ -15,7 +15,7 @@ fn spared_holding(
     minors: &'static [u32],
 ) -> Outcome {
     let host = host(move |handle| {
-        handle.expect_look().returning(now);
+        handle.expect_info().returning(now);
         let held = context(&process(100, ""), minors).held;
         handle.expect_held().with(always()).returning(move |_| Ok(held.clone()));
     });
@@ -53,9 +53,9 @@ fn holding_other_device_does_not_count() {
 #[test]
 fn uncheckable_process_is_never_signalled() {
     let outcome =
-        spared(|| Err(Error::new(ProcessFault::NotPermitted, "look at process 100")), true);
+        spared(|| Err(Error::new(ProcessFault::NotPermitted, "inspect process 100")), true);
     assert!(matches!(outcome, Outcome::Failed { .. }));
-    let gone = spared(|| Err(Error::new(ProcessFault::Gone, "look at process 100")), true);
+    let gone = spared(|| Err(Error::new(ProcessFault::Gone, "inspect process 100")), true);
     assert_eq!(gone, Outcome::AlreadyGone);
 }
 
@@ -88,7 +88,7 @@ fn plan_is_not_executed_on_another_machine() {
 fn process_of_unknown_user_is_never_signalled() {
     let unknown = || ProcessInfo { uid: Err(Absent::NotPermitted), ..process(100, "t2t-decoder") };
     let host = host(move |handle| {
-        handle.expect_look().returning(move || Ok(unknown()));
+        handle.expect_info().returning(move || Ok(unknown()));
     });
     let guard = Guard::new(&host, vec![]).unwrap();
     let report = carry_out(&plan_for(unknown()), &guard, &host, &backend(u64::MAX), &journal().0);

@@ -69,14 +69,14 @@ fn end_on(
     carry_out(plan, &guard, &host, backend, &journal().0)
 }
 
-fn nobody(_: bool) -> HolderScan {
+fn no_holder(_: bool) -> HolderScan {
     HolderScan::default()
 }
 
 #[test]
 fn memory_of_other_listed_process_is_not_attributed_to_target() {
     // The target leaks its 9,000 MiB; process 200 ends meanwhile and frees as much.
-    let report = end(&ghost_plan(), (15_000, &[(200, 6000)]), (9000, &[]), nobody);
+    let report = end(&ghost_plan(), (15_000, &[(200, 6000)]), (9000, &[]), no_holder);
     let freed = &report.memory[0];
     assert_eq!((freed.freed, freed.by_others), (Some(Bytes(0)), Some(Bytes::from_mib(6000))));
     assert!(!freed.came_back && !report.is_complete(), "{report:?}");
@@ -84,7 +84,7 @@ fn memory_of_other_listed_process_is_not_attributed_to_target() {
 
 #[test]
 fn memory_of_target_and_other_is_counted_separately() {
-    let report = end(&ghost_plan(), (15_000, &[(200, 6000)]), (25, &[]), nobody);
+    let report = end(&ghost_plan(), (15_000, &[(200, 6000)]), (25, &[]), no_holder);
     let freed = &report.memory[0];
     assert_eq!(freed.freed, Some(Bytes::from_mib(8975)));
     assert_eq!(freed.by_others, Some(Bytes::from_mib(6000)));
@@ -94,7 +94,7 @@ fn memory_of_target_and_other_is_counted_separately() {
 #[test]
 fn new_process_does_not_hide_freed_memory() {
     let after = (6025, &[(201, 6000)][..]);
-    let report = end(&ghost_plan(), (15_000, &[(200, 6000)]), after, nobody);
+    let report = end(&ghost_plan(), (15_000, &[(200, 6000)]), after, no_holder);
     assert_eq!(report.memory[0].freed, Some(Bytes::from_mib(8975)));
     assert!(report.memory[0].came_back, "{report:?}");
 }
@@ -141,7 +141,7 @@ fn process_handing_over_during_listing_hides_no_leak() {
         let listed = list.fold(device(0, 0, 0), |device, pid| listing(device, *pid, 9000));
         Ok(listed.processes.unwrap())
     });
-    let report = end_on(&ghost_plan(), bare_host(), &backend, &signalled, nobody);
+    let report = end_on(&ghost_plan(), bare_host(), &backend, &signalled, no_holder);
     assert_eq!(report.memory[0].freed, Some(Bytes(0)));
     assert!(!report.is_complete(), "{report:?}");
 }
@@ -159,7 +159,7 @@ fn process_reusing_pid_of_ended_target_is_another() {
     host.expect_open()
         .with(eq(Pid(105)))
         .returning(|_| Err(Error::new(ProcessFault::Gone, "open process 105")));
-    let report = end_on(&plan, host, &backend, &signalled, nobody);
+    let report = end_on(&plan, host, &backend, &signalled, no_holder);
     let freed = &report.memory[0];
     assert_eq!((freed.freed, freed.by_others), (Some(Bytes(0)), Some(Bytes::from_mib(6000))));
     assert!(!report.is_complete(), "{report:?}");
@@ -169,10 +169,10 @@ fn process_reusing_pid_of_ended_target_is_another() {
 fn one_of_two() -> Plan {
     let (first, second) = (process(100, "t2t-decoder"), process(105, "python"));
     let holders = vec![context(&first, &[0]), context(&second, &[0])];
-    let looks = [look(vec![device(0, 15_000, 16_280)], holders, vec![first, second])];
+    let snapshots = [snapshot_of(vec![device(0, 15_000, 16_280)], holders, vec![first, second])];
     let request = Request { pids: vec![Pid(100)], ..Request::default() };
     let guard = Guard::new(&bare_host(), vec![]).unwrap();
-    let plan = plan(&looks, &diagnose(&looks), &guard, &request);
+    let plan = plan(&snapshots, &diagnose(&snapshots), &guard, &request);
     assert_eq!(plan.expected[0].memory, None);
     plan
 }
@@ -295,10 +295,10 @@ fn unlisted_memory_of_sole_holder_is_attributed_to_target() {
 fn listed_plan() -> Plan {
     let info = process(100, "t2t-decoder");
     let device = listing(device(0, 4_010, 16_280), 100, 4_000);
-    let looks = [look(vec![device], vec![context(&info, &[0])], vec![info])];
+    let snapshots = [snapshot_of(vec![device], vec![context(&info, &[0])], vec![info])];
     let request = Request { pids: vec![Pid(100)], ..Request::default() };
     let guard = Guard::new(&bare_host(), vec![]).unwrap();
-    let plan = plan(&looks, &diagnose(&looks), &guard, &request);
+    let plan = plan(&snapshots, &diagnose(&snapshots), &guard, &request);
     assert_eq!(plan.expected[0].memory, Some(Bytes::from_mib(4_000)));
     plan
 }
@@ -314,7 +314,7 @@ fn ended_unreadable_process_had_no_listed_memory() {
 #[test]
 fn small_shortfall_of_freed_memory_is_tolerated() {
     let came_back = |plan: &Plan, before, after| {
-        end(plan, (before, &[]), (after, &[]), nobody).memory[0].came_back
+        end(plan, (before, &[]), (after, &[]), no_holder).memory[0].came_back
     };
     // Of listed memory, a twentieth.
     assert!(came_back(&listed_plan(), 4_010, 210));
@@ -323,9 +323,10 @@ fn small_shortfall_of_freed_memory_is_tolerated() {
     assert!(came_back(&ghost_plan(), 9_000, 145));
     assert!(!came_back(&ghost_plan(), 9_000, 146));
     let info = process(100, "t2t-decoder");
-    let looks = [look(vec![device(0, 200, 16_280)], vec![context(&info, &[0])], vec![info])];
+    let snapshots =
+        [snapshot_of(vec![device(0, 200, 16_280)], vec![context(&info, &[0])], vec![info])];
     let guard = Guard::new(&bare_host(), vec![]).unwrap();
-    let small = plan(&looks, &diagnose(&looks), &guard, &Request::default());
+    let small = plan(&snapshots, &diagnose(&snapshots), &guard, &Request::default());
     assert!(came_back(&small, 200, 100));
     assert!(!came_back(&small, 200, 101));
 }
@@ -359,7 +360,7 @@ fn memory_is_back_only_if_every_target_has_ended() {
     host.expect_open()
         .with(eq(Pid(105)))
         .returning(|_| Err(Error::new(ErrorKind::Unsupported, "open process 105")));
-    let report = end_on(&plan, host, &backend, &signalled, nobody);
+    let report = end_on(&plan, host, &backend, &signalled, no_holder);
     assert_eq!(report.memory[0].freed, Some(Bytes::from_mib(8_975)));
     assert!(!report.memory[0].came_back, "{report:?}");
 }

@@ -27,11 +27,11 @@ fn ghost() -> (Snapshot, Vec<ProcessInfo>) {
         context(&listed, &[1]),
         holder(&monitor, &[("/dev/nvidia0", "F....")]),
     ];
-    (look(devices, holders, everyone.clone()), everyone)
+    (snapshot_of(devices, holders, everyone.clone()), everyone)
 }
 
-fn planned(looks: &[Snapshot], guard: &Guard, request: &Request<'_>) -> Plan {
-    plan(looks, &diagnose(looks), guard, request)
+fn planned(snapshots: &[Snapshot], guard: &Guard, request: &Request<'_>) -> Plan {
+    plan(snapshots, &diagnose(snapshots), guard, request)
 }
 
 fn targets(plan: &Plan) -> Vec<u32> {
@@ -40,8 +40,8 @@ fn targets(plan: &Plan) -> Vec<u32> {
 
 #[test]
 fn only_high_confidence_suspects_are_default_targets() {
-    let (look, _) = ghost();
-    let plan = planned(&[look], &guard(&[], vec![]), &Request::default());
+    let (snapshot, _) = ghost();
+    let plan = planned(&[snapshot], &guard(&[], vec![]), &Request::default());
     assert_eq!(targets(&plan), [100]);
     assert_eq!(plan.refused, []);
     assert_eq!(plan.expected.len(), 1);
@@ -59,11 +59,11 @@ fn suspect_must_appear_in_every_snapshot() {
 
 #[test]
 fn device_and_user_filters_only_narrow() {
-    let (look, _) = ghost();
+    let (snapshot, _) = ghost();
     let guard = guard(&[], vec![]);
     let narrowed =
-        |request: Request<'_>| targets(&planned(std::slice::from_ref(&look), &guard, &request));
-    let on = |index: usize| vec![look.devices[index].id().clone()];
+        |request: Request<'_>| targets(&planned(std::slice::from_ref(&snapshot), &guard, &request));
+    let on = |index: usize| vec![snapshot.devices[index].id().clone()];
     assert_eq!(narrowed(Request { devices: on(0), ..Request::default() }), [100]);
     assert_eq!(narrowed(Request { devices: on(1), ..Request::default() }), [] as [u32; 0]);
     assert_eq!(narrowed(Request { users: vec!["user".into()], ..Request::default() }), [100]);
@@ -76,10 +76,10 @@ fn device_and_user_filters_only_narrow() {
 
 #[test]
 fn pid_reaches_listed_but_not_protected_process() {
-    let (look, _) = ghost();
+    let (snapshot, _) = ghost();
     let refusal = |guard: &Guard, pid: u32| {
         let request = Request { pids: vec![Pid(pid)], ..Request::default() };
-        let plan = planned(std::slice::from_ref(&look), guard, &request);
+        let plan = planned(std::slice::from_ref(&snapshot), guard, &request);
         plan.refused.first().map(|refused| refused.why.clone()).ok_or(targets(&plan))
     };
     let open = guard(&[], vec![]);
@@ -100,13 +100,13 @@ fn pid_reaches_listed_but_not_protected_process() {
 
 #[test]
 fn process_without_start_time_is_not_a_target() {
-    let (mut look, _) = ghost();
+    let (mut snapshot, _) = ghost();
     let mut info = process(100, "t2t-decoder");
     info.key.start = None;
-    look.holders = Ok(vec![context(&info, &[0])]);
-    look.processes.insert(Pid(100), Process::from(Ok(info)));
+    snapshot.holders = Ok(vec![context(&info, &[0])]);
+    snapshot.processes.insert(Pid(100), Process::from(Ok(info)));
     let request = Request { pids: vec![Pid(100)], ..Request::default() };
-    let plan = planned(&[look], &guard(&[], vec![]), &request);
+    let plan = planned(&[snapshot], &guard(&[], vec![]), &request);
     assert_eq!(plan.refused[0].why, Refusal::UnknownIdentity);
 }
 
@@ -124,14 +124,14 @@ fn plan_warns_if_target_is_computing() {
 
 #[test]
 fn shared_unexplained_memory_is_not_expected_back() {
-    let (mut look, _) = ghost();
+    let (mut snapshot, _) = ghost();
     let other = process(105, "python");
-    let mut holders = look.holders().to_vec();
+    let mut holders = snapshot.holders().to_vec();
     holders.push(context(&other, &[0]));
-    look.holders = Ok(holders);
-    look.processes.insert(Pid(105), Process::from(Ok(other)));
+    snapshot.holders = Ok(holders);
+    snapshot.processes.insert(Pid(105), Process::from(Ok(other)));
     let request = Request { pids: vec![Pid(100)], ..Request::default() };
-    let plan = planned(&[look], &guard(&[], vec![]), &request);
+    let plan = planned(&[snapshot], &guard(&[], vec![]), &request);
     assert_eq!(plan.expected[0].memory, None);
 }
 
@@ -145,12 +145,12 @@ fn guard_requires_own_ancestry() {
 
 #[test]
 fn protection_matches_truncated_name() {
-    let (mut look, _) = ghost();
+    let (mut snapshot, _) = ghost();
     let info = process(100, "averylongserver");
-    look.holders = Ok(vec![context(&info, &[0])]);
-    look.processes.insert(Pid(100), Process::from(Ok(info)));
+    snapshot.holders = Ok(vec![context(&info, &[0])]);
+    snapshot.processes.insert(Pid(100), Process::from(Ok(info)));
     let protect = vec![Protect::Name("averylongservername".into())];
-    let plan = planned(&[look], &guard(&[], protect), &Request::default());
+    let plan = planned(&[snapshot], &guard(&[], protect), &Request::default());
     assert_eq!(plan.refused[0].why, Refusal::Protected);
 }
 
@@ -158,7 +158,7 @@ fn protection_matches_truncated_name() {
 fn display_is_refused_even_by_pid() {
     let mut x = process(700, "Xorg");
     x.uid = Ok(0);
-    let snapshot = look(vec![device(0, 9000, 16_280)], vec![context(&x, &[0])], vec![x]);
+    let snapshot = snapshot_of(vec![device(0, 9000, 16_280)], vec![context(&x, &[0])], vec![x]);
     let request = Request { pids: vec![Pid(700)], ..Request::default() };
     let plan = planned(&[snapshot], &guard(&[], vec![]), &request);
     assert_eq!(plan.refused[0].why, Refusal::Role(Role::Display));
@@ -166,12 +166,12 @@ fn display_is_refused_even_by_pid() {
 
 #[test]
 fn pid_reused_since_the_choice_is_refused() {
-    let (look, everyone) = ghost();
+    let (snapshot, everyone) = ghost();
     let known = everyone[0].key;
     let chosen = |start: Option<u64>| {
         let seen = vec![ProcessKey { start: start.map(StartTime), ..known }];
         let request = Request { pids: vec![known.pid], seen, ..Request::default() };
-        let plan = planned(std::slice::from_ref(&look), &guard(&[], vec![]), &request);
+        let plan = planned(std::slice::from_ref(&snapshot), &guard(&[], vec![]), &request);
         let refused = plan.refused.iter().map(|refused| refused.why.clone()).collect::<Vec<_>>();
         (targets(&plan), refused)
     };
@@ -183,9 +183,9 @@ fn pid_reused_since_the_choice_is_refused() {
 
 #[test]
 fn unreadable_processes_make_expected_memory_unknown() {
-    let (mut look, _) = ghost();
-    look.unreadable.count(Absent::NotPermitted);
-    let plan = planned(&[look], &guard(&[], vec![]), &Request::default());
+    let (mut snapshot, _) = ghost();
+    snapshot.unreadable.count(Absent::NotPermitted);
+    let plan = planned(&[snapshot], &guard(&[], vec![]), &Request::default());
     assert_eq!(targets(&plan), [100]);
     assert_eq!(plan.expected[0].memory, None);
 }
@@ -195,7 +195,7 @@ fn monitor_with_host_pid_is_still_a_monitor() {
     let monitor = process(67, "argusagent");
     let held = holder(&monitor, &[("/dev/nvidia0", "F....")]);
     let device = listing(device(0, 5000, 16_280), 67, 4990);
-    let mut inside = look(vec![device], vec![held], vec![monitor]);
+    let mut inside = snapshot_of(vec![device], vec![held], vec![monitor]);
     inside.sees_host_pids = Ok(false);
     let request = Request { pids: vec![Pid(67)], ..Request::default() };
     let plan = planned(&[inside], &guard(&[], vec![]), &request);
@@ -210,9 +210,9 @@ fn merely_opened_device_is_not_expected_to_free_memory() {
         &[("/dev/nvidia0", "F...m"), ("/dev/nvidia1", "F...."), ("/dev/nvidia-uvm", "F....")],
     );
     let devices = vec![busy(listing(device(0, 5000, 16_280), 101, 4990), 9), device(1, 25, 16_280)];
-    let look = look(devices, vec![held], vec![worker]);
+    let snapshot = snapshot_of(devices, vec![held], vec![worker]);
     let request = Request { pids: vec![Pid(101)], ..Request::default() };
-    let plan = planned(&[look], &guard(&[], vec![]), &request);
+    let plan = planned(&[snapshot], &guard(&[], vec![]), &request);
     assert_eq!(
         plan.targets[0].membership,
         Membership::Holds(vec!["/dev/nvidia0".into(), "/dev/nvidia1".into()])
@@ -227,7 +227,7 @@ fn orphan_is_a_target_only_by_its_pid() {
     (worker.parent, worker.group, worker.session) = (Ok(Pid(1)), Ok(Pid(20)), Ok(Pid(20)));
     worker.command_line = Ok(["--multiprocessing-fork".to_owned()].into());
     let device = listing(device(0, 5000, 16_280), 30, 4990);
-    let mut now = look(vec![device], vec![context(&worker, &[0])], vec![worker]);
+    let mut now = snapshot_of(vec![device], vec![context(&worker, &[0])], vec![worker]);
     now.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
     // It may continue without its parent.
     let plan = planned(&[now.clone()], &guard(&[], vec![]), &Request::default());
@@ -244,9 +244,9 @@ fn selected_suspects_are_confirmed_by_every_snapshot() {
     let mut before = now.clone();
     before.devices[0] = device(0, 25, 16_280);
     let key = everyone[0].key;
-    let chosen = |looks: &[Snapshot], kind, key| {
+    let chosen = |snapshots: &[Snapshot], kind, key| {
         let request = Request { suspects: vec![(kind, key)], ..Request::default() };
-        targets(&planned(looks, &guard(&[], vec![]), &request))
+        targets(&planned(snapshots, &guard(&[], vec![]), &request))
     };
     let ghost = FindingKind::Ghost;
     assert_eq!(chosen(&[now.clone(), now.clone()], ghost, key), [100]);
@@ -274,7 +274,7 @@ fn selected_orphan_is_a_target_unless_named_like_a_daemon() {
         worker.command_line = Ok(["--multiprocessing-fork".to_owned()].into());
         let key = worker.key;
         let device = listing(device(0, 5000, 16_280), 30, 4990);
-        let mut now = look(vec![device], vec![context(&worker, &[0])], vec![worker]);
+        let mut now = snapshot_of(vec![device], vec![context(&worker, &[0])], vec![worker]);
         now.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
         let request = Request { suspects: vec![(FindingKind::Orphan, key)], ..Request::default() };
         let plan = planned(&[now.clone(), now], &guard(&[], vec![]), &request);
@@ -302,7 +302,7 @@ fn zombie_with_live_threads_is_a_default_target() {
     let mut zombie = process(9, "train");
     (zombie.state, zombie.live_threads) = (Ok(ProcessState::Zombie), Ok(3));
     let devices = vec![listing(device(0, 500, 16_280), 9, 490)];
-    let now = look(devices, vec![context(&zombie, &[0])], vec![zombie]);
+    let now = snapshot_of(devices, vec![context(&zombie, &[0])], vec![zombie]);
     let plan = planned(&[now], &guard(&[], vec![]), &Request::default());
     assert_eq!(targets(&plan), [9]);
     assert_eq!(plan.targets[0].why, "zombie with live threads");
@@ -324,17 +324,17 @@ fn target_without_known_memory_may_free_any_amount() {
     // A listed process without memory cannot free any.
     let idle = process(101, "python");
     let device = listing(device(0, 25, 16_280), 101, 0);
-    let now = look(vec![device], vec![context(&idle, &[0])], vec![idle]);
+    let now = snapshot_of(vec![device], vec![context(&idle, &[0])], vec![idle]);
     let request = Request { pids: vec![Pid(101)], ..Request::default() };
     let plan = planned(&[now], &guard(&[], vec![]), &request);
     assert_eq!(plan.expected[0].memory, None);
 }
 
 #[test]
-fn heir_of_ended_listed_process_is_a_default_target() {
-    let heir = process(51, "python");
+fn successor_of_ended_listed_process_is_a_default_target() {
+    let successor = process(51, "python");
     let devices = vec![listing(device(0, 5000, 16_280), 50, 4990)];
-    let mut now = look(devices, vec![context(&heir, &[0])], vec![heir]);
+    let mut now = snapshot_of(devices, vec![context(&successor, &[0])], vec![successor]);
     now.processes.insert(Pid(50), Process::from(Err(Absent::NotFound)));
     let plan = planned(&[now], &guard(&[], vec![]), &Request::default());
     assert_eq!(targets(&plan), [51]);
@@ -345,7 +345,7 @@ fn heir_of_ended_listed_process_is_a_default_target() {
 fn suspect_with_only_open_device_is_expected_to_free_memory() {
     let info = process(100, "python");
     let held = holder(&info, &[("/dev/nvidia0", "F...."), ("/dev/nvidia-uvm", "F....")]);
-    let now = look(vec![device(0, 9000, 16_280)], vec![held], vec![info]);
+    let now = snapshot_of(vec![device(0, 9000, 16_280)], vec![held], vec![info]);
     let request = Request { pids: vec![Pid(100)], ..Request::default() };
     let plan = planned(&[now], &guard(&[], vec![]), &request);
     assert_eq!(targets(&plan), [100]);
@@ -354,21 +354,21 @@ fn suspect_with_only_open_device_is_expected_to_free_memory() {
 
 #[test]
 fn every_requested_process_is_a_target() {
-    let (look, _) = ghost();
+    let (snapshot, _) = ghost();
     let request = Request { pids: vec![Pid(100), Pid(101)], ..Request::default() };
-    assert_eq!(targets(&planned(&[look], &guard(&[], vec![]), &request)), [100, 101]);
+    assert_eq!(targets(&planned(&[snapshot], &guard(&[], vec![]), &request)), [100, 101]);
 }
 
 #[test]
 fn plan_warns_if_no_signal_ends_target() {
     let warnings = |state| {
-        let (mut look, _) = ghost();
+        let (mut snapshot, _) = ghost();
         let info = ProcessInfo { state: Ok(state), ..process(100, "t2t-decoder") };
-        look.processes.insert(Pid(100), Process::from(Ok(info)));
+        snapshot.processes.insert(Pid(100), Process::from(Ok(info)));
         let request = Request { pids: vec![Pid(100)], ..Request::default() };
-        planned(&[look], &guard(&[], vec![]), &request).targets.remove(0).warnings
+        planned(&[snapshot], &guard(&[], vec![]), &request).targets.remove(0).warnings
     };
     assert_eq!(warnings(ProcessState::Sleeping), [""; 0]);
-    let why = "it is in state D: no signal ends it before the wait does";
+    let why = "it is in state D: no signal ends it before the wait ends";
     assert_eq!(warnings(ProcessState::Uninterruptible), [why]);
 }

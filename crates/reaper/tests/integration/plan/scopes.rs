@@ -7,15 +7,15 @@ use gpu_reaper::*;
 
 #[test]
 fn group_is_targeted_completely_or_not_at_all() {
-    let (look, mut everyone) = ghost();
+    let (snapshot, mut everyone) = ghost();
     let mut child = process(110, "worker");
     child.group = Ok(Pid(100));
     everyone.push(child);
     let request = Request { scope: Scope::Group(&everyone), ..Request::default() };
     let open = guard(&[], vec![]);
-    let whole = planned(std::slice::from_ref(&look), &open, &request);
+    let whole = planned(std::slice::from_ref(&snapshot), &open, &request);
     assert_eq!(targets(&whole), [100, 110]);
-    let none = planned(std::slice::from_ref(&look), &guard(&[110], vec![]), &request);
+    let none = planned(std::slice::from_ref(&snapshot), &guard(&[110], vec![]), &request);
     assert_eq!(targets(&none), [] as [u32; 0]);
     assert!(matches!(none.refused[0].why, Refusal::ScopeHolds(Pid(110), _)));
     // A shell that leads the session is in the group: a login session is never ended.
@@ -24,23 +24,23 @@ fn group_is_targeted_completely_or_not_at_all() {
     shell.session = Ok(Pid(90));
     everyone.push(shell);
     let request = Request { scope: Scope::Group(&everyone), ..Request::default() };
-    let session = planned(std::slice::from_ref(&look), &open, &request);
+    let session = planned(std::slice::from_ref(&snapshot), &open, &request);
     assert_eq!(targets(&session), [] as [u32; 0]);
 }
 
 #[test]
 fn group_within_session_of_its_user_is_targeted() {
-    let (look, mut everyone) = ghost();
+    let (snapshot, mut everyone) = ghost();
     let cgroup = "/user.slice/user-1000.slice/session-3.scope".to_owned();
     let child = ProcessInfo { group: Ok(Pid(100)), cgroup: Ok(cgroup), ..process(110, "worker") };
     everyone.push(child);
     let request = Request { scope: Scope::Group(&everyone), ..Request::default() };
-    assert_eq!(targets(&planned(&[look], &guard(&[], vec![]), &request)), [100, 110]);
+    assert_eq!(targets(&planned(&[snapshot], &guard(&[], vec![]), &request)), [100, 110]);
 }
 
 #[test]
 fn container_scope_includes_nested_cgroups() {
-    let (mut look, _) = ghost();
+    let (mut snapshot, _) = ghost();
     let within = |pid: u32, cgroup: &str| {
         let mut info = process(pid, "python");
         info.cgroup = Ok(cgroup.into());
@@ -49,20 +49,20 @@ fn container_scope_includes_nested_cgroups() {
     let mut target = within(100, "/docker/abc");
     let (kind, cgroup) = (WorkloadKind::Container, "/docker/abc".to_owned());
     target.workload = Some(Box::new(Workload { kind, id: "abc".into(), cgroup }));
-    look.processes.insert(Pid(100), Process::from(Ok(target.clone())));
+    snapshot.processes.insert(Pid(100), Process::from(Ok(target.clone())));
     let shell = process(2, "bash");
     let everyone = [target, within(102, "/docker/abc/init"), within(103, "/docker/abcd"), shell];
     let request = Request { scope: Scope::Container(&everyone), ..Request::default() };
     let open = guard(&[], vec![]);
-    assert_eq!(targets(&planned(&[look.clone()], &open, &request)), [100, 102]);
+    assert_eq!(targets(&planned(&[snapshot.clone()], &open, &request)), [100, 102]);
     // A login within the container protects it.
     let login = within(104, "/docker/abc/user.slice/session-3.scope");
     let everyone = [&everyone[..], &[login]].concat();
     let request = Request { scope: Scope::Container(&everyone), ..Request::default() };
-    let spared = planned(&[look.clone()], &open, &request);
+    let spared = planned(&[snapshot.clone()], &open, &request);
     assert_eq!(targets(&spared), [0; 0], "{spared:?}");
-    look.processes.insert(Pid(100), Process::from(Ok(process(100, "t2t-decoder"))));
-    let refused = planned(&[look], &open, &request).refused;
+    snapshot.processes.insert(Pid(100), Process::from(Ok(process(100, "t2t-decoder"))));
+    let refused = planned(&[snapshot], &open, &request).refused;
     assert_eq!(refused[0].why, Refusal::NoContainer);
 }
 
@@ -79,9 +79,9 @@ fn process_in_two_scopes_is_one_target() {
     let devices = vec![device(0, 9000, 16_280), device(1, 9000, 16_280)];
     let holders = vec![context(&a, &[0]), context(&b, &[1])];
     let everyone = vec![a, b, c, process(2, "bash")];
-    let look = look(devices, holders, everyone.clone());
+    let snapshot = snapshot_of(devices, holders, everyone.clone());
     let request = Request { scope: Scope::Container(&everyone), ..Request::default() };
-    let plan = planned(&[look], &guard(&[], vec![]), &request);
+    let plan = planned(&[snapshot], &guard(&[], vec![]), &request);
     assert_eq!(targets(&plan), [100, 101, 102]);
     assert_eq!(plan.expected.len(), 2, "both devices are looked at afterwards");
 }
@@ -96,14 +96,15 @@ fn stranger() -> ProcessInfo {
 
 #[test]
 fn user_filter_narrows_group() {
-    let (look, mut everyone) = ghost();
+    let (snapshot, mut everyone) = ghost();
     everyone.push(stranger());
     let open = guard(&[], vec![]);
     let scope = Scope::Group(&everyone);
-    let all = planned(std::slice::from_ref(&look), &open, &Request { scope, ..Request::default() });
+    let all =
+        planned(std::slice::from_ref(&snapshot), &open, &Request { scope, ..Request::default() });
     assert_eq!(targets(&all), [100, 111], "without the option the whole group is taken");
     let users = vec!["user".to_owned()];
-    let plan = planned(&[look], &open, &Request { scope, users, ..Request::default() });
+    let plan = planned(&[snapshot], &open, &Request { scope, users, ..Request::default() });
     assert_eq!(targets(&plan), [100]);
     let left: Vec<_> = plan.left_out.iter().map(|left| (left.pid, left.why.clone())).collect();
     assert_eq!(left, [(Pid(111), Refusal::OtherUser)]);
@@ -111,23 +112,23 @@ fn user_filter_narrows_group() {
 
 #[test]
 fn user_filter_excludes_members_with_unknown_user() {
-    let (look, mut everyone) = ghost();
+    let (snapshot, mut everyone) = ghost();
     let absent = Absent::NotPermitted;
     everyone.push(ProcessInfo { uid: Err(absent), user: Err(absent), ..stranger() });
     let (scope, users) = (Scope::Group(&everyone), vec!["1000".to_owned()]);
     let request = Request { scope, users, ..Request::default() };
-    let plan = planned(&[look], &guard(&[], vec![]), &request);
+    let plan = planned(&[snapshot], &guard(&[], vec![]), &request);
     assert_eq!(targets(&plan), [100]);
 }
 
 #[test]
 fn scope_is_refused_if_list_lacks_target() {
-    let (look, everyone) = ghost();
+    let (snapshot, everyone) = ghost();
     let others: Vec<ProcessInfo> =
         everyone.into_iter().filter(|info| info.key.pid != Pid(100)).collect();
     for scope in [Scope::Group(&[]), Scope::Group(&others)] {
         let request = Request { scope, ..Request::default() };
-        let plan = planned(std::slice::from_ref(&look), &guard(&[], vec![]), &request);
+        let plan = planned(std::slice::from_ref(&snapshot), &guard(&[], vec![]), &request);
         assert_eq!(targets(&plan), [] as [u32; 0]);
         assert_eq!(plan.refused[0].why, Refusal::ScopeNotSeen);
     }
@@ -135,13 +136,13 @@ fn scope_is_refused_if_list_lacks_target() {
 
 #[test]
 fn scope_is_refused_if_parent_of_member_is_missing() {
-    let (look, mut everyone) = ghost();
+    let (snapshot, mut everyone) = ghost();
     let member = ProcessInfo { group: Ok(Pid(100)), ..process(110, "worker") };
     for (parent, expected) in [(1, &[100, 110][..]), (200, &[])] {
         let member = ProcessInfo { parent: Ok(Pid(parent)), ..member.clone() };
         everyone.push(member);
         let request = Request { scope: Scope::Group(&everyone), ..Request::default() };
-        let plan = planned(std::slice::from_ref(&look), &guard(&[], vec![]), &request);
+        let plan = planned(std::slice::from_ref(&snapshot), &guard(&[], vec![]), &request);
         assert_eq!(targets(&plan), expected);
         if expected.is_empty() {
             let why = Box::new(Refusal::ParentNotSeen);
@@ -157,7 +158,7 @@ type Login = fn(&mut ProcessInfo, &mut ProcessInfo);
 /// Returns the plan for a Slurm job with a holder, and a shell that pam_slurm_adopt put into it.
 fn job(login: impl Fn(&mut ProcessInfo, &mut ProcessInfo)) -> Plan {
     const JOB: &str = "/system.slice/slurmstepd.scope/job_7";
-    let (mut look, _) = ghost();
+    let (mut snapshot, _) = ghost();
     let within = |pid: u32, name: &str, parent: u32| {
         let mut info = process(pid, name);
         info.parent = Ok(Pid(parent));
@@ -172,10 +173,10 @@ fn job(login: impl Fn(&mut ProcessInfo, &mut ProcessInfo)) -> Plan {
     let mut shell = within(202, "bash", 201);
     shell.session = Ok(Pid(202));
     login(&mut parent, &mut shell);
-    look.processes.insert(Pid(100), Process::from(Ok(holder.clone())));
+    snapshot.processes.insert(Pid(100), Process::from(Ok(holder.clone())));
     let everyone = [process(2, "slurmstepd"), batch, holder, parent, shell];
     let request = Request { scope: Scope::Container(&everyone), ..Request::default() };
-    planned(&[look], &guard(&[], vec![]), &request)
+    planned(&[snapshot], &guard(&[], vec![]), &request)
 }
 
 #[test]

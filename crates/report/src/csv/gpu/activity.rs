@@ -1,14 +1,28 @@
 //! Columns for utilization, clocks event reasons and memory.
 
 use crate::csv::field::{Field, Row, detail, plain};
-use gpu_core::{Absent, ComputeMode, Group, Reading, ThrottleReasons};
+use crate::smi;
+use gpu_core::{Absent, Group, Reading, ThrottleReasons};
 
 /// Makes a column for one clocks event reason.
 macro_rules! reason {
-    ($name:literal, $bit:literal, $about:literal) => {
-        Field::new(concat!("clocks_event_reasons.", $name), $about, |row| active(row, $bit))
-            .or(&[concat!("clocks_throttle_reasons.", $name)])
-            .from(Group::Activity)
+    ($name:literal, $reason:ident, $about:literal) => {
+        Field::new(concat!("clocks_event_reasons.", $name), $about, |row| {
+            active(row, ThrottleReasons::$reason)
+        })
+        .or(&[concat!("clocks_throttle_reasons.", $name)])
+        .from(Group::Activity)
+    };
+}
+
+/// Makes a column for the time with reduced clocks, in whole microseconds.
+macro_rules! throttled {
+    ($name:literal, $about:literal, $value:ident) => {
+        detail!(
+            concat!("clocks_event_reasons_counters.", $name), $about,
+            ThrottleTimes: throttle_times.$value, |nanoseconds| plain(&(nanoseconds / 1000))
+        )
+        .unit("us")
     };
 }
 
@@ -40,14 +54,23 @@ pub(super) const FIELDS: &[Field] = &[
         Activity: activity.throttle, bits
     )
     .or(&["clocks_throttle_reasons.active"]),
-    reason!("gpu_idle", 0x001, "clocks reduced: GPU idle"),
-    reason!("applications_clocks_setting", 0x002, "clocks limited by applications clocks setting"),
-    reason!("sw_power_cap", 0x004, "clocks reduced by software power cap"),
-    reason!("hw_slowdown", 0x008, "clocks reduced by hardware slowdown"),
-    reason!("hw_thermal_slowdown", 0x040, "hardware thermal slowdown"),
-    reason!("hw_power_brake_slowdown", 0x080, "hardware power brake slowdown"),
-    reason!("sw_thermal_slowdown", 0x020, "clocks reduced by software thermal slowdown"),
-    reason!("sync_boost", 0x010, "clocks limited by sync boost group"),
+    reason!("gpu_idle", IDLE, "clocks reduced: GPU idle"),
+    reason!(
+        "applications_clocks_setting",
+        APPLICATION_CLOCKS,
+        "clocks limited by applications clocks setting"
+    ),
+    reason!("sw_power_cap", SOFTWARE_POWER_CAP, "clocks reduced by software power cap"),
+    reason!("hw_slowdown", HARDWARE_SLOWDOWN, "clocks reduced by hardware slowdown"),
+    reason!("hw_thermal_slowdown", HARDWARE_THERMAL, "hardware thermal slowdown"),
+    reason!("hw_power_brake_slowdown", HARDWARE_POWER_BRAKE, "hardware power brake slowdown"),
+    reason!("sw_thermal_slowdown", SOFTWARE_THERMAL, "clocks reduced by software thermal slowdown"),
+    reason!("sync_boost", SYNC_BOOST, "clocks limited by sync boost group"),
+    throttled!("sw_power_cap", "time below the power limit", software_power_cap),
+    throttled!("sync_boost", "time at the clocks of a sync boost group", sync_boost),
+    throttled!("sw_thermal_slowdown", "time with software thermal slowdown", software_thermal),
+    throttled!("hw_thermal_slowdown", "time with hardware thermal slowdown", hardware_thermal),
+    throttled!("hw_power_brake_slowdown", "time with power brake slowdown", hardware_power_brake),
     Field::new("memory.total", "device memory", |row| row.mib(row.sample()?.memory.total))
         .unit("MiB"),
     Field::new("memory.reserved", "memory reserved by driver and firmware", |row| {
@@ -56,7 +79,7 @@ pub(super) const FIELDS: &[Field] = &[
     .unit("MiB"),
     Field::new("memory.used", "used memory", |row| row.mib(row.sample()?.memory.used)).unit("MiB"),
     Field::new("memory.free", "free memory", free).unit("MiB"),
-    detail!("compute_mode", "compute mode", Modes: modes.compute_mode, compute_mode),
+    detail!("compute_mode", "compute mode", Modes: modes.compute_mode, |mode| smi::compute_mode(*mode).to_owned()),
     detail!(
         "compute_cap", "CUDA compute capability",
         Product: product.compute_capability, |(major, minor)| format!("{major}.{minor}")
@@ -112,21 +135,11 @@ fn free(row: &Row<'_>) -> Reading<String> {
     row.mib(Ok(memory.total?.saturating_sub(memory.used?).saturating_sub(reserved)))
 }
 
-fn active(row: &Row<'_>, bit: u64) -> Reading<String> {
+fn active(row: &Row<'_>, reason: ThrottleReasons) -> Reading<String> {
     let activity = row.details()?.activity.as_ref().ok_or(Absent::NotRecorded)?;
-    let ThrottleReasons(reasons) = activity.throttle?;
-    if activity.throttle_supported.is_ok_and(|supported| supported.0 & bit == 0) {
+    let reasons = activity.throttle?;
+    if activity.throttle_supported.is_ok_and(|supported| !supported.has_any(reason)) {
         return Err(Absent::NotSupported);
     }
-    Ok(if reasons & bit != 0 { "Active" } else { "Not Active" }.to_owned())
-}
-
-fn compute_mode(mode: &ComputeMode) -> String {
-    match mode {
-        ComputeMode::Default => "Default",
-        ComputeMode::ExclusiveThread => "Exclusive_Thread",
-        ComputeMode::Prohibited => "Prohibited",
-        ComputeMode::ExclusiveProcess => "Exclusive_Process",
-    }
-    .to_owned()
+    Ok(if reasons.has_any(reason) { "Active" } else { "Not Active" }.to_owned())
 }

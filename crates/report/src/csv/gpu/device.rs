@@ -15,9 +15,8 @@ macro_rules! virtual_gpus {
 /// The columns from `timestamp` on.
 pub(super) const FIELDS: &[Field] = &[
     Field::new("timestamp", "timestamp of the query, local time", |row| Ok(row.time.to_owned())),
-    Field::new("driver_version", "version of the driver", |row| {
-        row.machine.driver.as_ref().map_err(|fault| fault.kind.absent())?.version.clone()
-    }),
+    Field::new("driver_version", "version of the driver", driver_version),
+    Field::new("kmd_version", "version of the driver, its name since 595", driver_version),
     virtual_gpus!(
         "vgpu_driver_capability.heterogenous_multivGPU",
         "heterogeneous multi-vGPU support",
@@ -41,6 +40,14 @@ pub(super) const FIELDS: &[Field] = &[
     Field::new("pci.device", "PCI device, in hex", |row| {
         bus(row).map(|bus| format!("0x{:02X}", bus.device))
     }),
+    detail!(
+        "pci.baseClass", "PCI base class, in hex",
+        Pcie: pcie.base_class, |class| format!("0x{class:X}")
+    ),
+    detail!(
+        "pci.subClass", "PCI subclass, in hex",
+        Pcie: pcie.sub_class, |class| format!("0x{class:X}")
+    ),
     detail!("pci.device_id", "PCI vendor and device ID, in hex", Pcie: pcie.device_id, hex),
     detail!(
         "pci.sub_device_id", "PCI subsystem ID, in hex",
@@ -60,6 +67,21 @@ pub(super) const FIELDS: &[Field] = &[
         "vgpu_device_capability.heterogeneous_timeSlice_sizes",
         "vGPU time-slicing with mixed profile sizes",
         timeslice_sizes
+    ),
+    virtual_gpus!(
+        "vgpu_device_capability.homogeneous_placements",
+        "vGPU placements of one profile type",
+        homogeneous_placements
+    ),
+    virtual_gpus!(
+        "vgpu_device_capability.mig_timeSlicing",
+        "vGPU time-slicing in MIG instances",
+        mig_timeslicing
+    ),
+    virtual_gpus!(
+        "vgpu_device_capability.mig_timeSlicing_mode",
+        "whether vGPU time-slicing in MIG instances is on",
+        mig_timeslicing_enabled
     ),
     detail!(
         "pcie.link.gen.current", "current PCIe link generation",
@@ -86,12 +108,14 @@ pub(super) const FIELDS: &[Field] = &[
     Field::new("index", "index of the device, by PCI address", |row| {
         Ok(plain(&row.device.id().index))
     }),
-    Field::new("display_mode", "whether a display is connected; deprecated from 575 on", |row| {
-        match row.release().deprecates_display_mode() {
+    Field::new(
+        "display_mode",
+        "whether a display is connected; deprecated since driver 575",
+        |row| match row.release().deprecates_display_mode() {
             true => Err(Absent::Deprecated),
             false => display_attached(row).map(|attached| enabled(&attached)),
-        }
-    })
+        },
+    )
     .from(Group::Modes),
     Field::new("display_attached", "the same, Yes or No", |row| {
         display_attached(row).map(|attached| yes(&attached))
@@ -134,6 +158,10 @@ pub(super) const FIELDS: &[Field] = &[
     )
     .or(&["inforom.power"]),
     detail!(
+        "inforom.checksum_validation", "whether the checksums of the infoROM are right",
+        Inforom: inforom.valid, |valid| if *valid { "valid" } else { "invalid" }.to_owned()
+    ),
+    detail!(
         "reset_status.reset_required", "whether a GPU reset is required",
         ResetStatus: reset_status.required, yes
     ),
@@ -143,7 +171,7 @@ pub(super) const FIELDS: &[Field] = &[
         ResetStatus: reset_status.drain_recommended, yes
     ),
     detail!(
-        "gpu_recovery_action", "what the driver asks for to make the GPU work again",
+        "gpu_recovery_action", "recovery action that the driver requests",
         ResetStatus: reset_status.recovery, |action| action.name().to_owned()
     ),
     detail!(
@@ -157,6 +185,10 @@ pub(super) const FIELDS: &[Field] = &[
     )
     .or(&["gpu_operation_mode.pending"]),
 ];
+
+fn driver_version(row: &Row<'_>) -> Reading<String> {
+    row.machine.driver.as_ref().map_err(|fault| fault.kind.absent())?.version.clone()
+}
 
 fn display_attached(row: &Row<'_>) -> Reading<bool> {
     row.details()?.modes.as_ref().ok_or(Absent::NotRecorded)?.display_attached

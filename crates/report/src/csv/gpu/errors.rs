@@ -5,13 +5,13 @@ use gpu_core::Absent;
 
 /// Makes a column for the errors in one location.
 macro_rules! at {
-    ($kind:literal, $since:literal, $errors:ident, $name:literal, $place:ident, $words:literal) => {
+    ($kind:literal, $since:literal, $errors:ident, $name:literal, $location:ident, $words:literal) => {
         Field::new(
             concat!("ecc.errors.", $kind, ".", $name),
             concat!("errors in ", $words, ", ", $since),
             |row| {
                 let errors = row.details()?.memory_errors.as_ref().ok_or(Absent::NotRecorded)?;
-                errors.$errors.$place.as_ref().map(plain).map_err(|absent| *absent)
+                errors.$errors.$location.as_ref().map(plain).map_err(|absent| *absent)
             },
         )
         .from(gpu_core::Group::MemoryErrors)
@@ -38,10 +38,18 @@ macro_rules! errors {
     };
 }
 
-/// The columns of the ECC mode.
+/// The columns of the modes of the memory.
 pub(super) const MODES: &[Field] = &[
+    detail!(
+        "dramEncryption.mode.current", "encryption of the device memory",
+        RareModes: rare_modes.memory_encryption, enabled
+    ),
+    detail!(
+        "dramEncryption.mode.pending", "… after the next reboot",
+        RareModes: rare_modes.memory_encryption_pending, enabled
+    ),
     detail!("ecc.mode.current", "ECC mode", Modes: modes.ecc, enabled),
-    detail!("ecc.mode.pending", "… from the next reset on", Modes: modes.ecc_pending, enabled),
+    detail!("ecc.mode.pending", "… after the next reset", Modes: modes.ecc_pending, enabled),
 ];
 
 pub(super) const CORRECTED: &[Field] = errors!(
@@ -54,7 +62,7 @@ pub(super) const CORRECTED: &[Field] = errors!(
 pub(super) const CORRECTED_LIFETIME: &[Field] = errors!(
     "corrected.aggregate",
     "corrected errors over the GPU lifetime",
-    "corrected in the device's life",
+    "corrected over the GPU lifetime",
     corrected_lifetime
 );
 
@@ -67,13 +75,45 @@ pub(super) const UNCORRECTED: &[Field] = errors!(
 
 pub(super) const UNCORRECTED_LIFETIME: &[Field] = errors!(
     "uncorrected.aggregate",
-    "uncorrected errors in the device's life",
-    "uncorrected in the device's life",
+    "uncorrected errors over the GPU lifetime",
+    "uncorrected over the GPU lifetime",
     uncorrected_lifetime
 );
 
-/// The columns of retired pages and remapped rows.
-pub(super) const XID_REMEDIES: &[Field] = &[
+/// Makes a column for uncorrected errors of the SRAM.
+macro_rules! sram {
+    ($name:literal, $about:literal, $value:ident) => {
+        detail!(
+            concat!("ecc.errors.uncorrected.", $name), $about,
+            SramErrors: sram_errors.$value, plain
+        )
+    };
+}
+
+/// The columns of uncorrected errors of the SRAM, by kind and place.
+pub(super) const SRAM: &[Field] = &[
+    sram!("volatile.sram.parity", "parity errors in SRAM since the driver was loaded", parity),
+    sram!(
+        "volatile.sram.secded",
+        "multi-bit errors in SRAM since the driver was loaded",
+        multi_bit
+    ),
+    sram!("aggregate.sram.parity", "parity errors in SRAM, lifetime", parity_lifetime),
+    sram!("aggregate.sram.secded", "multi-bit errors in SRAM, lifetime", multi_bit_lifetime),
+    detail!(
+        "ecc.errors.uncorrected.aggregate.sram.thresholdExceeded",
+        "whether the errors in SRAM are past NVIDIA's limit",
+        MemoryHealth: memory_health.sram_threshold_exceeded, yes
+    ),
+    sram!("aggregate.sram.l2", "errors in L2 cache, lifetime", l2_cache),
+    sram!("aggregate.sram.sm", "errors in the SMs, lifetime", sm),
+    sram!("aggregate.sram.mcu", "errors in microcontrollers, lifetime", microcontroller),
+    sram!("aggregate.sram.pcie", "errors in the PCIe unit, lifetime", pcie),
+    sram!("aggregate.sram.other", "errors in other SRAM, lifetime", other),
+];
+
+/// The columns of retired pages.
+pub(super) const RETIRED_PAGES: &[Field] = &[
     detail!(
         "retired_pages.single_bit_ecc.count", "pages retired after single-bit errors",
         MemoryHealth: memory_health.retired_single_bit, plain
@@ -88,13 +128,27 @@ pub(super) const XID_REMEDIES: &[Field] = &[
         "retired_pages.pending", "whether a page retirement is pending",
         MemoryHealth: memory_health.retired_pending, yes
     ),
+];
+
+/// The columns of remapped rows.
+pub(in crate::csv) const REMAPPED_ROWS: &[Field] = &[
     detail!(
         "remapped_rows.correctable", "rows remapped after corrected errors",
         MemoryHealth: memory_health.remapped_corrected, plain
+    )
+    .or(&["remapped_rows.sbe"]),
+    Field::unreported(
+        "remapped_rows.correctable_inactive",
+        "inactive rows remapped after corrected errors",
     ),
     detail!(
         "remapped_rows.uncorrectable", "rows remapped after uncorrected errors",
         MemoryHealth: memory_health.remapped_uncorrected, plain
+    )
+    .or(&["remapped_rows.dbe"]),
+    Field::unreported(
+        "remapped_rows.uncorrectable_inactive",
+        "inactive rows remapped after uncorrected errors",
     ),
     detail!(
         "remapped_rows.pending", "whether a row remapping is pending",

@@ -1,15 +1,18 @@
 //! The columns of `--query-gpu`.
 
 mod activity;
+mod clocks;
 mod device;
 mod errors;
-mod state;
+mod fabric;
+mod power;
 
 use super::field::{Field, Row, plain};
 use gpu_core::{Absent, PciBusId, Reading};
 
-/// All columns, with the names of nvidia-smi 535 and in the order of its help. `display_attached`,
-/// `gpu_recovery_action` and the columns of remapped rows are from later versions.
+pub(super) use errors::REMAPPED_ROWS;
+
+/// All columns of nvidia-smi 535 to 610, in the order of its help.
 pub(super) const FIELDS: &[&[Field]] = &[
     device::FIELDS,
     activity::FIELDS,
@@ -18,8 +21,13 @@ pub(super) const FIELDS: &[&[Field]] = &[
     errors::CORRECTED_LIFETIME,
     errors::UNCORRECTED,
     errors::UNCORRECTED_LIFETIME,
-    errors::XID_REMEDIES,
-    state::FIELDS,
+    errors::SRAM,
+    errors::RETIRED_PAGES,
+    errors::REMAPPED_ROWS,
+    power::FIELDS,
+    power::SMOOTHING,
+    clocks::FIELDS,
+    fabric::FIELDS,
 ];
 
 pub(super) fn name(row: &Row<'_>) -> Reading<String> {
@@ -45,6 +53,7 @@ fn bus(row: &Row<'_>) -> Reading<PciBusId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::csv::field::Item;
     use gpu_core::{
         DeviceDetails, DeviceId, DeviceInfo, DeviceSample, DeviceState, Groups, Inventory,
     };
@@ -54,7 +63,7 @@ mod tests {
             info: DeviceInfo::unknown(DeviceId::from_index(0)),
             sample: Ok(DeviceSample::absent(Absent::NotSupported)),
             processes: Ok(vec![]),
-            mig: Ok(vec![]),
+            partitions: Ok(vec![]),
             details: Ok(details),
         }
     }
@@ -70,20 +79,26 @@ mod tests {
             virtual_gpus: Some(Default::default()),
             reset_status: Some(Default::default()),
             operation_modes: Some(Default::default()),
+            rare_modes: Some(Default::default()),
             activity: Some(Default::default()),
+            throttle_times: Some(Default::default()),
             engines: Some(Default::default()),
             clocks: Some(Default::default()),
             application_clocks: Some(Default::default()),
+            supported_clocks: Some(Default::default()),
             power: Some(Default::default()),
             power_readings: Some(Default::default()),
+            module_power: Some(Default::default()),
             thermal: Some(Default::default()),
             pcie: Some(Default::default()),
             pcie_throughput: Some(Default::default()),
             protected_memory: Some(Default::default()),
             memory_health: Some(Default::default()),
             memory_errors: Some(Default::default()),
+            sram_errors: Some(Default::default()),
             nvlinks: Some(vec![]),
             fabric: Some(Default::default()),
+            platform: Some(Default::default()),
             accounting: Some(Default::default()),
         }
     }
@@ -100,7 +115,7 @@ mod tests {
         for field in FIELDS.iter().copied().flatten() {
             let groups: Groups = field.group.into_iter().collect();
             let device = device(all_groups().only(groups));
-            let row = Row { machine: &machine, device: &device, time: "now", process: None };
+            let row = Row { machine: &machine, device: &device, time: "now", item: Item::Device };
             let value = (field.get)(&row);
             if field.group.is_some() {
                 assert_eq!(value, Err(Absent::NotSupported), "{}", field.name);

@@ -76,7 +76,7 @@ impl<'a> Action<'a> {
 }
 
 impl Outcome {
-    /// Returns what is told of an outcome.
+    /// Returns the object for an outcome.
     pub fn of(known: &gpu_reaper::Outcome) -> Self {
         use gpu_reaper::Outcome as Known;
         match known {

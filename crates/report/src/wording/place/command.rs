@@ -217,7 +217,7 @@ pub fn preparation(again: &Again<'_>, question: &Question<'_>, first: &Answer) -
             Some(format!("download a GGUF file of the model in {scheme}"))
         }
         Some((scheme, Use::File)) => Some(match (scheme.is_made(), is_gguf) {
-            (true, true) => format!("convert it by llama-quantize to {scheme}"),
+            (true, true) => format!("convert it with llama-quantize to {scheme}"),
             (true, false) => format!("convert it to GGUF in {scheme}"),
             (false, _) => format!("download a GGUF file of the model in {scheme}"),
         }),

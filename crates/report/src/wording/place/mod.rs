@@ -1,9 +1,12 @@
-//! Text about placed models.
+//! Text about placed models and graphs.
 
 mod command;
+mod graph;
 
 pub use command::{llama, preparation, shown, vllm};
+pub use graph::{reasons, summary};
 
+use super::claims::NOT_ENFORCED;
 use super::count;
 use crate::json::place_model::{Question, Verdict, parameters};
 use gpu_core::{Bytes, amount};
@@ -33,7 +36,9 @@ pub struct Again<'a> {
 /// Returns the names of devices as a table shows them: `GPU:0` if all belong to one process, or
 /// else the full names.
 pub fn short_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a str> {
-    let parts = names.clone().map(|name| name.rsplit_once("/device:"));
+    // Version 0 of TensorFlow has `/gpu:0` in place of `/device:GPU:0`.
+    let split = |name: &'a str| name.rsplit_once("/device:").or_else(|| name.rsplit_once('/'));
+    let parts = names.clone().map(split);
     let mut processes = parts.clone().map(|parts| parts.map(|(process, _)| process));
     let first = processes.next().flatten();
     if first.is_some() && processes.all(|process| process == first) {
@@ -50,15 +55,15 @@ pub fn lacking(question: &Question<'_>, first: &Answer) -> String {
     let needs = amount(first.estimate.total());
     match gpus().count() {
         0 => format!(
-            "it takes {needs} on one GPU, and no GPU is available; --memory plans for sizes"
+            "it needs {needs} on one GPU, but no GPU is available; --memory plans for given sizes"
         ),
-        1 => format!("it takes {needs}, and the GPU has {}", amount(has)),
+        1 => format!("it needs {needs}, but the GPU has {}", amount(has)),
         _ => {
             let first = first.split.reasons(&first.chain, question.rooms);
-            let lacks = first.into_iter().find(|reason| reason.contains(" lacks "));
-            let lacks = lacks.map_or(String::new(), |lack| format!("; placed best, {lack}"));
+            let lacks = first.into_iter().find(|reason| reason.contains(" is short by "));
+            let lacks = lacks.map_or(String::new(), |lack| format!("; at best, {lack}"));
             format!(
-                "it takes {needs} on one GPU, and the GPUs have {} together{lacks}",
+                "it needs {needs} on one GPU, and the GPUs have {} together{lacks}",
                 amount(has)
             )
         }
@@ -135,7 +140,7 @@ pub fn held(question: &Question<'_>, first: &Answer, at: usize) -> Option<String
     Some(match used.total().saturating_sub(room.capacity) {
         Bytes(0) => held,
         lack if held.is_empty() => format!("lacks {}", amount(lack)),
-        lack => format!("lacks {}; {held}", amount(lack)),
+        lack => format!("short by {}; {held}", amount(lack)),
     })
 }
 
@@ -144,17 +149,17 @@ pub fn judged(question: &Question<'_>, first: &Answer) -> (&'static str, String)
     let split = &first.split;
     let is_estimate = question.verdict(first) == Verdict::Estimate;
     if !first.fits() {
-        let words = if is_estimate { "may not fit: by an estimate, " } else { "does not fit: " };
+        let words = if is_estimate { "may not fit (estimate): " } else { "does not fit: " };
         return (words, lacking(question, first));
     }
-    let places = match (&first.served, split.last_resort) {
+    let devices = match (&first.served, split.last_resort) {
         (Some(served), _) if served.size.ranks > 1 => {
             format!("{} GPUs by tensor parallelism", served.size.ranks)
         }
         (Some(_), _) => count(1, "GPU", "GPUs"),
         (_, RoomKind::Gpu) => count(split.count, "GPU", "GPUs"),
-        (_, RoomKind::Cpu) => "the GPUs and the memory of the host".to_owned(),
-        (_, RoomKind::Disk) => "the GPUs, the memory of the host and the disk".to_owned(),
+        (_, RoomKind::Cpu) => "the GPUs and host memory".to_owned(),
+        (_, RoomKind::Disk) => "the GPUs, host memory and the disk".to_owned(),
     };
     let context = match first.largest_context {
         Some(tokens) => format!("; the largest context that fits is {tokens} tokens"),
@@ -162,8 +167,8 @@ pub fn judged(question: &Question<'_>, first: &Answer) -> (&'static str, String)
     };
     let beyond = beyond_training(question.model, question.context);
     let beyond = beyond.map_or(String::new(), |beyond| format!("; {beyond}"));
-    let words = if is_estimate { "may fit, by an estimate: " } else { "fits " };
-    (words, format!("{places}{context}{beyond}"))
+    let words = if is_estimate { "may fit (estimate): " } else { "fits " };
+    (words, format!("{devices}{context}{beyond}"))
 }
 
 /// Returns the parts of a model that are not understood, which make the verdict an estimate.
@@ -176,7 +181,8 @@ pub fn doubts(model: &Model, weights: Option<Scheme>, engine: Engine) -> Vec<Str
         }
     }
     if let Some(weights) = weights.filter(|weights| weights.is_estimate()) {
-        doubts.push(format!("the rules of {weights} are not published; it is counted as its base"));
+        doubts
+            .push(format!("the rules of {weights} are not published; it is counted like its base"));
     }
     if let Some(method) = &model.method
         && weights.is_none()
@@ -200,8 +206,10 @@ pub fn keep_usable(
     let is_host = |room: &Room| room.kind != RoomKind::Gpu;
     if run.engine == Engine::Vllm && rooms.rooms.iter().any(is_host) {
         rooms.retain(|room| !is_host(room));
-        notes.push("vLLM runs layers on GPUs alone: --host-memory is not used".to_owned());
+        notes.push("vLLM runs layers only on GPUs: --host-memory is not used".to_owned());
     }
+    let shared = rooms.rooms.iter().filter(|room| room.is_shared);
+    notes.extend(shared.map(|room| format!("{}: {NOT_ENFORCED}", room.name)));
     let lacking = |room: &Room| kernels(model, run, room.compute_capability?);
     let reasons =
         rooms.rooms.iter().filter_map(|room| Some(format!("{}: {}", room.name, lacking(room)?)));

@@ -1,12 +1,14 @@
 //! The devices of the fake machine, as the driver reports them.
 
 use super::{State, World};
+use gpu_core::visible::Visibility;
 use gpu_core::*;
 use gpu_nvidia_driver::{device_file, node};
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
+    pub(crate) name: &'static str,
     pub(crate) total: u64,
     /// Memory without a listed process, in MiB.
     pub(crate) unlisted: u64,
@@ -19,6 +21,8 @@ pub(crate) struct Device {
     /// The process whose memory is not reported, and why.
     pub(crate) hides_memory_of: Option<(u32, Absent)>,
     pub(crate) fault: Option<ErrorKind>,
+    /// Where its memory is.
+    pub(crate) kind: MemoryKind,
     pub(crate) capability: (u32, u32),
     /// Memory errors that were not corrected.
     pub(crate) uncorrected: u64,
@@ -27,10 +31,13 @@ pub(crate) struct Device {
     pub(crate) uuid: Reading<DeviceUuid>,
     /// GPU instance, its memory in MiB, and the PIDs of its processes.
     pub(crate) mig: Vec<(u32, u64, Vec<u32>)>,
-    pub(crate) mig_enabled: Reading<bool>,
+    pub(crate) partitioned: Reading<bool>,
     /// Its MIG devices have UUIDs.
     pub(crate) names_mig: bool,
+    /// How they begin, before the GPU instance.
+    pub(crate) mig_key: String,
     pub(crate) display: Reading<bool>,
+    pub(crate) visibility: Visibility,
 }
 
 pub(crate) fn uuid(index: u32) -> DeviceUuid {
@@ -82,9 +89,9 @@ impl GpuBackend for World {
             id.uuid = device.uuid.clone();
             id.node = if hides_minors { Err(Absent::Failed) } else { Ok(node(index as u32)) };
             id.bus = Ok(bus(index));
-            let (name, mig_enabled) = (Ok("A100".into()), device.mig_enabled);
-            let display_active = device.display;
-            DeviceInfo { name, mig_enabled, display_active, ..DeviceInfo::unknown(id) }
+            let (name, partitioned) = (Ok(device.name.into()), device.partitioned);
+            let (display_active, visibility) = (device.display, device.visibility);
+            DeviceInfo { name, partitioned, display_active, visibility, ..DeviceInfo::unknown(id) }
         };
         Ok(self.state().devices.iter().enumerate().map(info).collect())
     }
@@ -96,6 +103,10 @@ impl GpuBackend for World {
         let mut sample = DeviceSample::absent(Absent::NotSupported);
         sample.memory.total = Ok(Bytes::from_mib(device.total));
         sample.memory.used = Ok(Bytes::from_mib(device.unlisted + listed));
+        sample.source = MemorySource::of(device.kind);
+        if device.kind == MemoryKind::Host {
+            sample.memory = DeviceSample::absent(Absent::NotSupported).memory;
+        }
         if let Some(share) = device.utilization.and_then(Percent::new) {
             sample.utilization = Ok(share);
         }
@@ -124,7 +135,7 @@ impl GpuBackend for World {
         Ok(device.listed.iter().map(process).collect())
     }
 
-    fn mig_instances(&self, id: &DeviceId) -> Result<Vec<MigInstance>> {
+    fn partitions(&self, id: &DeviceId) -> Result<Vec<Partition>> {
         let state = self.state();
         let device = state.device(id)?;
         let mib = |users: &[u32]| {
@@ -135,10 +146,10 @@ impl GpuBackend for World {
             let mut memory = DeviceSample::absent(Absent::NotSupported).memory;
             memory.total = Ok(Bytes::from_mib(*total));
             memory.used = Ok(Bytes::from_mib(10 + mib(users)));
-            MigInstance {
+            Partition {
                 index: index as u32,
                 uuid: if device.names_mig {
-                    Ok(mig_uuid(*number))
+                    Ok(DeviceUuid(format!("{}{number}", device.mig_key)))
                 } else {
                     Err(Absent::NotSupported)
                 },

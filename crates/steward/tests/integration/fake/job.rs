@@ -30,7 +30,7 @@ impl Job for Started {
             if let Some(kind) = state.watch_fault {
                 let is_asked = |event: &JobEvent| matches!(event, JobEvent::EndRequested(_));
                 return match state.events.iter().position(is_asked) {
-                    Some(place) => Ok(Some(state.events.remove(place))),
+                    Some(index) => Ok(Some(state.events.remove(index))),
                     None => Err(Error::new(kind, "watch job 60")),
                 };
             }

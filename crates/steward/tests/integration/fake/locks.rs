@@ -158,8 +158,8 @@ impl SafeGpuGuard for HoldsBack {
     fn queues(&self) -> Result<Vec<Vec<Pid>>> {
         let state = self.0.state();
         let queues = [&state.waits_for_safe_gpu, &state.waits_for_other_safe_gpu];
-        let pids = |(place, queue): (usize, &Vec<u32>)| {
-            if state.released.contains(&place) {
+        let pids = |(index, queue): (usize, &Vec<u32>)| {
+            if state.released.contains(&index) {
                 Vec::new()
             } else {
                 queue.iter().map(|pid| Pid(*pid)).collect()
@@ -168,12 +168,12 @@ impl SafeGpuGuard for HoldsBack {
         Ok(queues.into_iter().enumerate().map(pids).collect())
     }
 
-    fn release(&mut self, place: usize) -> Result<()> {
+    fn release(&mut self, index: usize) -> Result<()> {
         let mut state = self.0.state();
         if state.keeps_locks {
             return Err(Error::new(ErrorKind::Io, "release a lock of safe-gpu"));
         }
-        state.released.push(place);
+        state.released.push(index);
         Ok(())
     }
 }

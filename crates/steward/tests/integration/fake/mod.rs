@@ -143,6 +143,7 @@ impl World {
     /// A machine with this many idle devices of 16,000 MiB, and no process but the caller.
     pub(crate) fn new(devices: u32) -> Self {
         let device = |index| Device {
+            name: "A100",
             total: 16_000,
             unlisted: 10,
             listed: Vec::new(),
@@ -150,14 +151,17 @@ impl World {
             open: Vec::new(),
             hides_memory_of: None,
             fault: None,
+            kind: MemoryKind::Dedicated,
             capability: (8, 0),
             uncorrected: 0,
             utilization: None,
             uuid: Ok(uuid(index)),
             mig: Vec::new(),
-            mig_enabled: Ok(false),
+            partitioned: Ok(false),
             names_mig: true,
+            mig_key: "MIG-".to_owned(),
             display: Err(Absent::NotSupported),
+            visibility: Default::default(),
         };
         let processes =
             [process(1, 0, "systemd"), process(2, 1, "bash"), process(SELF, 2, "gpuws")];
@@ -237,10 +241,10 @@ impl World {
 impl State {
     /// Advances the time to `until`, or to the next scheduled change.
     fn step(&mut self, until: Duration) {
-        let first = (0..self.script.len()).min_by_key(|place| self.script[*place].0);
-        match first.filter(|place| self.script[*place].0 <= until) {
-            Some(place) => {
-                let (at, what) = self.script.remove(place);
+        let first = (0..self.script.len()).min_by_key(|index| self.script[*index].0);
+        match first.filter(|index| self.script[*index].0 <= until) {
+            Some(index) => {
+                let (at, what) = self.script.remove(index);
                 self.now = self.now.max(at);
                 what(self);
             }

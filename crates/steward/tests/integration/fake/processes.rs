@@ -82,8 +82,8 @@ impl State {
     pub(super) fn signal(&mut self, pid: u32, signal: i32) {
         self.signals.push((pid, signal));
         let deaf = self.deaf_to.get(&pid).is_some_and(|deaf| deaf.contains(&signal));
-        if let Some(place) = self.successors.iter().position(|(first, _)| *first == pid && !deaf) {
-            let (_, next) = self.successors.remove(place);
+        if let Some(index) = self.successors.iter().position(|(first, _)| *first == pid && !deaf) {
+            let (_, next) = self.successors.remove(index);
             self.add(process(next, SELF, "next"));
         }
         if !self.deaf_to.get(&pid).is_some_and(|deaf| deaf.contains(&signal)) {
@@ -119,7 +119,7 @@ impl State {
 
     pub(super) fn info(&self, pid: Pid) -> Result<ProcessInfo> {
         let found = self.processes.get(&pid.0).cloned();
-        found.ok_or_else(|| Error::new(ProcessFault::Gone, format!("look at process {pid}")))
+        found.ok_or_else(|| Error::new(ProcessFault::Gone, format!("inspect process {pid}")))
     }
 
     pub(super) fn held(&self, pid: u32, files: &[DeviceFile]) -> Vec<HeldFile> {
@@ -208,6 +208,15 @@ impl DriverView for World {
         Ok(Vec::new())
     }
 
+    /// The host has 64,000 MiB, which only the devices' processes use.
+    fn host_memory(&self, _: Option<u32>) -> Result<HostMemory> {
+        let state = self.state();
+        let listed = state.devices.iter().flat_map(|device| &device.listed);
+        let total = Bytes::from_mib(64_000);
+        let free = total.saturating_sub(Bytes::from_mib(listed.map(|(_, mib)| mib).sum()));
+        Ok(HostMemory { total, free, available: free, host_use: Ok(Bytes(0)) })
+    }
+
     fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
         Ok(self.state().logged.clone())
     }
@@ -216,10 +225,10 @@ impl DriverView for World {
 struct Opened(World, Pid);
 
 impl ProcessHandle for Opened {
-    fn look(&self) -> Result<ProcessInfo> {
+    fn info(&self) -> Result<ProcessInfo> {
         let state = self.0.state();
         if state.unseen.contains(&self.1.0) {
-            let what = format!("look at process {}", self.1);
+            let what = format!("inspect process {}", self.1);
             return Err(Error::new(ProcessFault::NotPermitted, what));
         }
         state.info(self.1)

@@ -189,7 +189,7 @@ fn holder_hiding_from_clean_up_keeps_lease_until_gone() {
         state.ends(61, JobExit::Signal(9));
     });
     let (report, since) = kept(&world, &order(Claim::whole(1)), 500 * SECOND);
-    assert_eq!(report.stopped.as_ref().unwrap().text, "look at process 61");
+    assert_eq!(report.stopped.as_ref().unwrap().text, "inspect process 61");
     assert_eq!((pids(&report.remaining), pids(&report.still_there)), (vec![61], vec![]));
     assert!(since.unwrap() < Duration::from_secs(1000 + 40), "{since:?}");
     assert!(world.state().leases.is_empty());

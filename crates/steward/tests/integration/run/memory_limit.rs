@@ -36,8 +36,11 @@ fn memory_share_is_set_in_environment() {
     let torch = "expandable_segments:True,per_process_memory_fraction:0.1093";
     assert_eq!(set_for(&world, "PYTORCH_ALLOC_CONF").as_deref(), Some(torch));
     assert!(set_for(&world, "CUDA_VISIBLE_DEVICES").is_some());
-    let place = |start: &str| events.iter().position(|event| event.starts_with(start));
-    assert!(place("Granted") < place("Bounded") && place("Bounded").is_some(), "{events:?}");
+    let position = |start: &str| events.iter().position(|event| event.starts_with(start));
+    assert!(
+        position("Granted") < position("Bounded") && position("Bounded").is_some(),
+        "{events:?}"
+    );
 
     let world = World::new(2);
     ends_after(&world, SECOND, 0);

@@ -360,7 +360,7 @@ fn memory_of_neighbouring_shares_is_attributed_separately() {
 #[test]
 fn memory_of_mig_device_is_counted_without_its_siblings() {
     let world = World::new(1);
-    world.state().devices[0].mig_enabled = Ok(true);
+    world.state().devices[0].partitioned = Ok(true);
     world.state().devices[0].mig = vec![(1, 8_000, vec![JOB]), (2, 4_000, vec![100])];
     world.state().add(process(100, 2, "python"));
     world.after(SECOND, |state| state.uses(JOB, 0, 2_000));

@@ -14,6 +14,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen, warn};
 use crate::wording::shell_word;
+use gpu_core::visible::GRAMMARS;
 use gpu_core::{Bytes, DeviceState, Origin, Selector, Snapshot, amount, selector::select};
 use gpu_host::supervise::find_program;
 use gpu_memory_advice::environment::{Advice, Bound, MPS_PIPES};
@@ -89,7 +90,7 @@ fn advise(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, 
         warn(&warning);
     }
     if global.json {
-        let seen = Seen { look: snapshot.as_ref(), totals: &totals, is_served };
+        let seen = Seen { snapshot: snapshot.as_ref(), totals: &totals, is_served };
         screen.json(&Bounded::of(
             (args.limit, args.keep.context),
             &known.view(),
@@ -107,7 +108,7 @@ fn advise(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, 
 /// # Errors
 /// When a named device does not exist.
 fn chosen(snapshot: &Snapshot, named: &[Selector]) -> Result<Vec<DeviceState>, Failure> {
-    let mig = || snapshot.devices.iter().flat_map(DeviceState::mig_devices);
+    let mig = || snapshot.devices.iter().flat_map(DeviceState::partitions_as_devices);
     if !named.is_empty() {
         let part = |selector: &Selector| match selector {
             Selector::Uuid(_) => mig().find(|device| selector.names(device.id())),
@@ -122,7 +123,7 @@ fn chosen(snapshot: &Snapshot, named: &[Selector]) -> Result<Vec<DeviceState>, F
         return Ok(found);
     }
     let all = || snapshot.devices.clone();
-    let given = given(&|name| std::env::var_os(name), &all, &BTreeMap::new);
+    let given = given(GRAMMARS, &|name| std::env::var_os(name), &all, &BTreeMap::new);
     // A list that cannot be resolved does not add devices, so using all of them is safe.
     let Some(given) = given.ok().and_then(|given| given.given) else { return Ok(all()) };
     let is_given = |d: &DeviceState| d.id().uuid.as_ref().is_ok_and(|uuid| given.contains(uuid));

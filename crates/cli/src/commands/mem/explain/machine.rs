@@ -3,10 +3,10 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::source;
-use crate::wording;
 use gpu_core::{Groups, Snapshot};
-use gpu_memory_advice::explain::{Device, Now, Resident};
+use gpu_memory_advice::explain::Now;
 use gpu_reaper::{Finding, FindingKind};
+use gpu_report::memory_now;
 use std::time::Duration;
 
 /// The maximum deadline of the driver, because this query is optional.
@@ -43,20 +43,5 @@ pub(super) fn now(snapshot: &Snapshot) -> Now {
             |finding: &&Finding| matches!(&finding.devices[..], [id] if id.index == index);
         diagnosis.findings.iter().filter(is_ghost).find(of_device)?.memory
     };
-    let devices = snapshot.devices.iter().filter_map(|device| {
-        let index = device.id().index;
-        let (total, used) = (device.memory_total().ok()?, device.memory_used().ok()?);
-        Some(Device { index, total, free: total.saturating_sub(used), ghost: ghost(index) })
-    });
-    let residents = snapshot.devices.iter().flat_map(|device| {
-        let listed = device.processes.iter().flatten();
-        listed.map(move |process| Resident {
-            pid: process.pid,
-            name: wording::command(snapshot.process(process.pid), None).chars().take(60).collect(),
-            owner: wording::user(snapshot.process(process.pid)).into_owned(),
-            device: device.id().index,
-            memory: process.memory.ok(),
-        })
-    });
-    Now { devices: devices.collect(), residents: residents.collect() }
+    memory_now(snapshot, ghost)
 }

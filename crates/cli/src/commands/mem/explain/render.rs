@@ -10,8 +10,8 @@ use gpu_report::wording::oom::{Group, figures};
 pub(super) fn show(screen: &mut Screen, global: &Global, group: &Group<'_>) -> Result<(), Failure> {
     let (event, diagnosis) = group.worst();
     wording::flow(screen, Line::new(), &diagnosis.verdict)?;
-    let place = format!("   {}", group.place());
-    screen.print(&Line::new().plain("  ").accent(group.source()).dim(place))?;
+    let position = format!("   {}", group.position());
+    screen.print(&Line::new().plain("  ").accent(group.source()).dim(position))?;
     for line in group.introduction().into_iter().chain(figures(event, diagnosis)) {
         wording::flow(screen, Line::new().plain("  "), &line)?;
     }

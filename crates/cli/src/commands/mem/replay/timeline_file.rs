@@ -40,7 +40,7 @@ impl<'a> Drawing<'a> {
                     .with_source("the file name must end in .svg or .html"));
             }
         };
-        Ok(Drawing { path, form, part: Part::beside(path)? })
+        Ok(Drawing { path, form, part: Part::create(path)? })
     }
 
     /// Draws the timeline and renames the file to its final name.

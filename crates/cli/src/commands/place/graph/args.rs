@@ -17,6 +17,10 @@ pub(crate) struct PlaceGraphArgs {
     /// The devices, as /cpu:0,/gpu:0 or full names. Default: a CPU and the GPUs of this machine.
     #[arg(long, value_name = "DEVICE,…", value_delimiter = ',')]
     pub(crate) devices: Vec<String>,
+    /// Keep operations on their devices in an earlier placement: TensorFlow's log, or the output of
+    /// --json.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) placed: Option<PathBuf>,
     /// Refuse requests that cannot be satisfied, instead of placing the operation elsewhere with a
     /// warning.
     #[arg(long)]
@@ -40,7 +44,7 @@ pub(crate) struct PlaceGraphArgs {
     #[arg(long, value_name = "N", requires = "run",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) intra_op_threads: Option<u16>,
-    /// The most memory that the values may take together.
+    /// Memory limit for all values together.
     #[arg(long, value_name = "SIZE", requires = "run", default_value = "2GiB")]
     pub(crate) memory: Bytes,
     /// Copy the graph to N devices (the first GPUs, or --contexts) as replica_0/NAME, …, which
@@ -55,7 +59,7 @@ pub(crate) struct PlaceGraphArgs {
     /// Split a batch of this many rows over the replicas, and print the rows of each.
     #[arg(long, value_name = "ROWS", requires = "copies")]
     pub(crate) batch: Option<u64>,
-    /// The part of the batch for each replica, in proportion to the others (3,1); default: equal.
+    /// Relative share of the batch for each replica (3,1); default: equal.
     #[arg(long, value_name = "LOAD,…", value_delimiter = ',', requires = "batch")]
     pub(crate) loads: Vec<f64>,
     /// Print only the placement log, one line for each operation, as TensorFlow does.

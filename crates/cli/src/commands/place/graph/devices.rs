@@ -44,13 +44,13 @@ impl Machine {
         }
         let groups = if args.schedule || args.run { Groups::PEAKS } else { Groups::NONE };
         let source = source::open_for_query(global, groups, true)?;
-        let look = gpu_core::look_at_devices(&*source.backend, &*source.host, groups);
-        if let (Err(fault), true) = (&look.driver, look.devices.is_empty()) {
+        let inventory = gpu_core::take_inventory(&*source.backend, &*source.host, groups);
+        if let (Err(fault), true) = (&inventory.driver, inventory.devices.is_empty()) {
             return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone()))
                 .with_hint("--devices /cpu:0,/gpu:0 places without a machine"));
         }
         // One that does not answer, such as a lost one, runs nothing.
-        let gpus = look.devices.iter().filter_map(|device| {
+        let gpus = inventory.devices.iter().filter_map(|device| {
             let memory = device.sample.as_ref().ok()?.memory;
             let free = memory.total.ok().zip(memory.used.ok());
             let gpu = Gpu {
@@ -76,7 +76,7 @@ impl Machine {
         for (at, device) in devices.iter().enumerate() {
             if devices.iter().take(at).any(|other| other.name == device.name) {
                 return Err(Failure::new(Exit::Usage, "read the list of devices")
-                    .with_source(format!("it has {} twice", device.name)));
+                    .with_source(format!("it lists {} twice", device.name)));
             }
         }
         Ok(Machine { devices: DeviceSet::new(devices), ..Machine::default() })

@@ -4,7 +4,8 @@ use crate::commands::parse::read_up_to;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_graph::read::{self, Document, Form, Limits, ReadError};
-use gpu_graph::{BuildError, Device, Graph, GraphDef, Registry};
+use gpu_graph::{BuildError, Device, DeviceSet, Graph, GraphDef, Registry};
+use gpu_report::placed;
 use std::path::{Path, PathBuf};
 
 /// What the files contain.
@@ -60,7 +61,7 @@ pub(super) fn build(file: &Path, graph: GraphDef, registry: &Registry) -> Result
 
 /// ONNX has no list of kernels: which operations run where depends on the program that runs it.
 const ANY_DEVICE: &str = "the file lists no kernels: each operation is assumed to run on CPUs and \
-                          GPUs (--kernels FILE tells otherwise)";
+                          GPUs (change this with --kernels FILE)";
 
 /// Adds the operations and kernels of a file.
 fn add_kernels(registry: &mut Registry, path: &Path, limits: &Limits) -> Result<(), Failure> {
@@ -85,6 +86,25 @@ fn add_kernels(registry: &mut Registry, path: &Path, limits: &Limits) -> Result<
         },
     }
     Ok(())
+}
+
+/// Assigns nodes to the devices of an earlier placement, and returns a note about operations that
+/// the graph lacks.
+///
+/// # Errors
+/// If the file cannot be read or is no placement on these devices.
+pub(super) fn assign(
+    path: &Path,
+    graph: &mut Graph,
+    devices: &DeviceSet,
+) -> Result<Option<String>, Failure> {
+    let bytes = read_up_to(path, Limits::default().bytes)?;
+    let missing = placed::assign(graph, devices, &bytes).map_err(|why| {
+        Failure::new(Exit::Usage, format!("read the placement '{}'", path.display()))
+            .with_source(why.why)
+            .with_hint(why.hint)
+    })?;
+    Ok(placed::missing(&missing, &path.display().to_string()))
 }
 
 fn unreadable(path: &Path, error: ReadError) -> Failure {

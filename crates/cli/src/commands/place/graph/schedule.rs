@@ -94,7 +94,7 @@ fn show(
         return explain(screen, graph, cluster, schedule);
     }
     if !global.quiet {
-        let next = "next: --explain shows the time and reason of each, --trace OUT writes them \
+        let next = "next: --explain shows the time and reason for each, --trace OUT writes them \
                     for ui.perfetto.dev";
         flow(screen, Line::new(), next)?;
     }

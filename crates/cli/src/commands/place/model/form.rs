@@ -49,14 +49,14 @@ pub(super) fn print(
             let options = llama(again, question, first).map_err(|error| {
                 Failure::new(Exit::Remains, "write the options of llama.cpp")
                     .with_source(error)
-                    .with_hint("--engine llama.cpp places layers as it can")
+                    .with_hint("--engine llama.cpp plans a placement that it supports")
             })?;
             screen.print(&Line::new().plain(options))
         }
         SplitForm::Vllm => {
             let (variables, command) = vllm(again, question, first).ok_or_else(|| {
                 Failure::new(Exit::Remains, "write the command of vLLM")
-                    .with_source("vLLM is not known to load weights that are quantized so")
+                    .with_source("vLLM is not known to load weights with this quantization")
             })?;
             screen.print(&Line::new().plain(format_args!("{variables}{command}")))
         }

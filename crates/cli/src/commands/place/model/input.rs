@@ -39,8 +39,8 @@ pub(super) fn read(path: &Path) -> Result<Found, Failure> {
             Failure::io(format!("read '{}'", dir.join(file).display()), source)
         }
         error => Failure::new(Exit::Usage, what()).with_source(error).with_hint(
-            "it reads a directory of safetensors, GGUF or PyTorch files with config.json, or one \
-             of these files",
+            "pass a directory of safetensors, GGUF or PyTorch files with config.json, or one of \
+             these files",
         ),
     })
 }

@@ -5,15 +5,16 @@ use crate::commands::claim::request::barred;
 use crate::commands::place::PlaceModelArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::source::{self, Source, no_journal};
+use crate::source::{self, Source};
 use gpu_core::{Bytes, Claim, Groups, Inventory, Origin, Rates, Share, Topology};
 use gpu_model::split::{Room, Rooms};
 use gpu_placement::Offer;
-use gpu_steward::{NamedDevices, NotGranted, Ports, Request, Wait, narrowed, offered};
+use gpu_steward::{NamedDevices, NotGranted, Request, Wait, narrowed, offered};
 use std::cell::OnceCell;
 use std::time::Duration;
 
 /// The rooms for a model, and their machine.
+#[derive(Default)]
 pub(super) struct Machine {
     pub(super) rooms: Rooms,
     pub(super) name: Option<String>,
@@ -33,7 +34,7 @@ impl Machine {
         } else {
             let room = |(at, size): (usize, &Bytes)| gpu(at, *size, args.margin);
             let rooms = args.memory.iter().enumerate().map(room).collect();
-            Machine { rooms: Rooms::new(rooms), name: None, unavailable: Vec::new() }
+            Machine { rooms: Rooms::new(rooms), ..Machine::default() }
         };
         if let Some(size) = args.host_memory {
             machine.rooms.rooms.push(Room::cpu(size));
@@ -48,7 +49,7 @@ impl Machine {
             Origin::Simulated(name) => Some(name),
             _ => None,
         };
-        let mut machine = Machine { rooms: Rooms::default(), name, unavailable: Vec::new() };
+        let mut machine = Machine { name, ..Machine::default() };
         let mut devices = Vec::new();
         for offer in offers {
             let index = offer.id.index as usize;
@@ -61,7 +62,7 @@ impl Machine {
                 }
                 (None, Ok(room)) => {
                     let details = source.backend.details(&offer.id, Groups::PEAKS);
-                    let room = gpu(index, room, args.margin);
+                    let room = gpu(index, room, args.margin).shared(offer.shared_with_host);
                     machine.rooms.rooms.push(room.as_fast_as(&details.unwrap_or_default()));
                     devices.push(index);
                 }
@@ -88,25 +89,18 @@ fn offers(
     source: &Source,
 ) -> Result<(Vec<Offer>, Option<Topology>), Failure> {
     let locks = source.lease_store(args.claims.as_deref())?;
-    let ports = Ports {
-        backend: &*source.backend,
-        host: &*source.host,
-        clock: &*source.clock,
-        journal: &no_journal(),
-        locks: &locks,
-    };
+    let ports = source.claim_ports(&locks);
     let inventory = OnceCell::new();
-    let look = || -> &Inventory {
-        inventory.get_or_init(|| {
-            gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE)
-        })
+    let machine = || -> &Inventory {
+        inventory
+            .get_or_init(|| gpu_core::take_inventory(&*source.backend, &*source.host, Groups::NONE))
     };
-    let named = NamedDevices { among: &args.gpu, except: &[], required: &[], mig: false };
+    let named = NamedDevices { among: &args.gpu, except: &[], required: &[], partitions: false };
     let shared =
         Claim { share: Share::Memory(Bytes(1)), accept_used: args.accept_used, ..Claim::whole(1) };
     let variable = |name: &str| std::env::var_os(name);
     let gres = || source.slurm_positions();
-    let (claim, _) = narrowed(shared, &named, &look, &variable, &gres)?;
+    let (claim, _) = narrowed(shared, &named, &machine, &variable, &gres)?;
     let among = claim.among.clone();
     let root = source.host.own_ancestry()?.first().copied();
     let root =
@@ -119,11 +113,11 @@ fn offers(
         command: String::new(),
         root,
     };
-    let (mut offers, scene) = offered(&request, &ports).map_err(refused)?;
+    let (mut offers, context) = offered(&request, &ports).map_err(refused)?;
     offers.retain(|offer| {
         among.is_empty() || offer.id.uuid.as_ref().is_ok_and(|uuid| among.contains(uuid))
     });
-    Ok((offers, scene.topology))
+    Ok((offers, context.topology))
 }
 
 fn refused(why: NotGranted) -> Failure {

@@ -28,7 +28,7 @@ pub(super) fn read(values: Values<'_>) -> Quantization {
 }
 
 /// Reads a quantization file next to the configuration.
-pub(super) fn beside(name: &str, values: Values<'_>) -> Option<Quantization> {
+pub(super) fn of_file(name: &str, values: Values<'_>) -> Option<Quantization> {
     match name {
         "hf_quant_config.json" => {
             let values = values.within("quantization")?;

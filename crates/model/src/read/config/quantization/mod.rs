@@ -75,9 +75,9 @@ impl Quantization {
 
     /// Reads the quantization file next to a configuration: `hf_quant_config.json` of modelopt,
     /// `quantize_config.json` of GPTQ or `quant_config.json` of AWQ.
-    pub(crate) fn beside(name: &str, text: &[u8]) -> Option<Quantization> {
+    pub(crate) fn of_file(name: &str, text: &[u8]) -> Option<Quantization> {
         let map: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(text).ok()?;
-        methods::beside(name, Values(&map))
+        methods::of_file(name, Values(&map))
     }
 
     fn new(method: &str) -> Quantization {

@@ -98,6 +98,16 @@ fn matrix_size_matches_files_of_each_method() {
             D / 2 + D / 64 + WIDE * 4 + 16,
         ),
         (
+            "packed integers in groups without a strategy",
+            listed("pack-quantized", json!({"num_bits": 4, "type": "int", "group_size": 128})),
+            D / 2 + D / 64 + 16,
+        ),
+        (
+            "int8 without a strategy",
+            listed("int-quantized", json!({"num_bits": 8, "type": "int"})),
+            D + 2,
+        ),
+        (
             "int8 channels",
             listed(
                 "int-quantized",

@@ -108,7 +108,7 @@ impl List {
             };
             match class {
                 Some(class) => self.model(inner, &class, &format!("{prefix}{path}"), depth + 1)?,
-                None => self.doubts.push(format!("the part '{path}' is left out")),
+                None => self.doubts.push(format!("the part '{path}' is omitted")),
             }
         }
         for (list, count) in &rules.counts {

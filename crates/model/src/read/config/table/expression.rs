@@ -454,6 +454,27 @@ mod tests {
     }
 
     #[test]
+    fn number_of_json_is_an_integer_if_it_is_whole_and_not_too_large() {
+        for (json, expected) in [
+            ("3", Value::Integer(3)),
+            ("3.0", Value::Integer(3)),
+            ("-3e2", Value::Integer(-300)),
+            ("2.5", Value::Float(2.5)),
+            ("4611686018427387904", Value::Integer(MAX)),
+            ("4611686018427387905", Value::Null),
+            ("18446744073709551615", Value::Null),
+            ("4611686018427387904.0", Value::Float(MAX as f64)),
+            ("-4611686018427387904.0", Value::Float(-MAX as f64)),
+            ("1e300", Value::Float(1e300)),
+            ("true", Value::Integer(1)),
+            ("{}", Value::Null),
+        ] {
+            let value = Value::of(&serde_json::from_str(json).unwrap());
+            assert_eq!(value, expected, "{json}");
+        }
+    }
+
+    #[test]
     fn arithmetic_matches_python() {
         for (text, expected) in [
             ("2*width+3", 8195),

@@ -232,13 +232,13 @@ impl<'a> Node<'a> {
     /// Returns what the table does not know about the configurations.
     pub(in crate::read::config) fn doubts(&self) -> Vec<String> {
         let unknown = (self.unknown.iter())
-            .map(|(key, name)| format!("'{key}' is of an unknown type, '{name}', and left out"));
+            .map(|(key, name)| format!("'{key}' has the unknown type '{name}' and is omitted"));
         // The unknown meaning of a missing key matters only if the key is missing.
         let open = |doubt: &String| {
             let key = doubt.strip_prefix("default of ").and_then(|rest| rest.split(':').next())?;
             self.given(key)
                 .is_none()
-                .then(|| format!("'{key}' is missing, and its default unknown"))
+                .then(|| format!("'{key}' is missing, and its default is unknown"))
         };
         let own = self.class.doubts.iter().filter_map(open);
         unknown.chain(own).chain(self.nested.values().flat_map(Node::doubts)).collect()
@@ -252,7 +252,7 @@ impl<'a> Node<'a> {
             let stored = self.class.alias.get(*key).map_or(*key, String::as_str);
             is_whole && self.class.defaults.contains_key(stored) && self.given(stored).is_none()
         });
-        missing.map(|key| format!("'{key}' is missing: the default of its class counts")).collect()
+        missing.map(|key| format!("'{key}' is missing: the default of its class is used")).collect()
     }
 }
 

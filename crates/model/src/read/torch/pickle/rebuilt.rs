@@ -86,7 +86,7 @@ impl<'a> Machine<'a> {
                 let name =
                     if prefix.is_empty() { (*key).to_owned() } else { format!("{prefix}.{key}") };
                 if name.len() > MAX_NAME_BYTES {
-                    return Err("the name of a tensor has more than 1024 bytes".to_owned());
+                    return Err("a tensor name has more than 1024 bytes".to_owned());
                 }
                 match self.value(*value) {
                     Value::Tensor { kind, key, offset, size } => {
