@@ -30,7 +30,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-core" => &[],
         // Adapters depend on the ports, not on each other. The simulated machine reads recordings
         // with the parsers, and the simulated NVML wraps the simulated machine.
-        "gpu-cuda" | "gpu-host" | "gpu-kubelet" => &["gpu-core"],
+        "gpu-cuda" | "gpu-drm" | "gpu-host" | "gpu-kubelet" => &["gpu-core"],
         // What a vendor's driver leaves on a machine is tables and functions of plain data, so the
         // adapters of live, simulated and pasted machines share them.
         "gpu-nvidia-driver" => &["gpu-core"],
