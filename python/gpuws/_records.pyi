@@ -746,7 +746,7 @@ class ProcessKey(Record):
 class Refused(Record):
     name: str | None
     pid: int
-    why: Literal['init'] | Literal['kernel-thread'] | Literal['own-ancestry'] | _Values[Any] | Literal['protected'] | Literal['unknown-identity'] | Literal['not-the-same'] | Literal['holds-nothing'] | Literal['other-user'] | Literal['not-seen'] | Literal['leads-session'] | Literal['login-session'] | Literal['parent-not-seen'] | Literal['scope-not-seen'] | Literal['no-container']
+    why: Literal['init'] | Literal['kernel-thread'] | Literal['own-ancestry'] | _Values[Any] | Literal['protected'] | Literal['unknown-identity'] | Literal['not-the-same'] | Literal['holds-nothing'] | Literal['only-listed'] | Literal['other-user'] | Literal['not-seen'] | Literal['leads-session'] | Literal['login-session'] | Literal['parent-not-seen'] | Literal['scope-not-seen'] | Literal['no-container']
 
 class Target(Record):
     cgroup: str | None

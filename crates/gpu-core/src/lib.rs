@@ -137,8 +137,8 @@ pub use memory_figures::own_memory;
 pub use memory_source::{HostMemory, MemoryKind, MemorySource};
 pub use merged::MergedLeases;
 pub use observe::{
-    HolderSearch, Observation, complete_processes, look_up_processes, observe, observe_in_detail,
-    observe_users, take_inventory,
+    HolderSearch, Observation, complete_processes, look_up_processes, observe, observe_free,
+    observe_in_detail, observe_users, take_inventory,
 };
 pub use observer::Observer;
 pub use process::{

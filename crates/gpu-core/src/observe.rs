@@ -118,6 +118,13 @@ pub(crate) fn complete(
     }
     // Processes come after devices: a process that ends in between then appears as gone, not as a
     // holder.
+    add_holders(snapshot, host, answers);
+    look_up(host, snapshot, named_pids, answers);
+    look_up(host, snapshot, relatives, answers);
+}
+
+/// Searches all processes for holders of the device files.
+fn add_holders(snapshot: &mut Snapshot, host: &dyn Host, answers: &mut dyn Answers) {
     let files = ask(|| host.device_files());
     match files.clone().and_then(|files| answers.holders(snapshot, &files)) {
         Ok(scan) => {
@@ -128,8 +135,6 @@ pub(crate) fn complete(
         Err(fault) => snapshot.holders = Err(fault),
     }
     snapshot.files = files.unwrap_or_default();
-    look_up(host, snapshot, named_pids, answers);
-    look_up(host, snapshot, relatives, answers);
 }
 
 /// Returns whether listed processes, with PIDs that are valid here, account for the memory of every
@@ -156,16 +161,38 @@ pub fn observe_users(
     groups: Groups,
 ) -> Snapshot {
     let mut snapshot = query_devices(backend, host, clock, groups);
+    look_up_with_ancestors(host, &mut snapshot);
+    snapshot
+}
+
+/// Takes a snapshot like [`observe_users`], to decide which devices are free. If the memory of a
+/// device does not show whether an unlisted process uses it, all processes are searched for holders
+/// of the device files.
+pub fn observe_free(
+    backend: &dyn GpuBackend,
+    host: &dyn Host,
+    clock: &dyn Clock,
+    groups: Groups,
+) -> Snapshot {
+    let mut snapshot = query_devices(backend, host, clock, groups);
+    if snapshot.devices.iter().any(|device| !device.memory_source().kind.shows_leaks()) {
+        add_holders(&mut snapshot, host, &mut Fresh(host, ProcessDetail::Whole));
+    }
+    look_up_with_ancestors(host, &mut snapshot);
+    snapshot
+}
+
+/// Looks up the named processes and all their ancestors.
+fn look_up_with_ancestors(host: &dyn Host, snapshot: &mut Snapshot) {
     let answers = &mut Fresh(host, ProcessDetail::Whole);
-    look_up(host, &mut snapshot, named_pids, answers);
+    look_up(host, snapshot, named_pids, answers);
     // Looks up each unknown ancestor until none is left: this terminates, because each PID is
     // looked up once.
     let mut known = 0;
     while snapshot.processes.len() > known {
         known = snapshot.processes.len();
-        look_up(host, &mut snapshot, parents, answers);
+        look_up(host, snapshot, parents, answers);
     }
-    snapshot
 }
 
 /// Reads the devices once; everything else is still empty.

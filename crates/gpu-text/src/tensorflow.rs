@@ -315,7 +315,12 @@ mod tests {
 
     #[test]
     fn devices_are_bounded() {
-        let line = |gpu: usize| format!("x.cc:1] Created device /x -> device: {gpu}, name: a, b\n");
+        let line = |gpu: usize| {
+            format!(
+                "x.cc:1] Created device /x with 7 MB memory:  -> device: {gpu}, name: Test A2, pci \
+                 bus id: 0000:03:00.0, compute capability: 8.6\n"
+            )
+        };
         let document = of(&(0..MAX_DEVICES + 3).map(line).collect::<String>());
         assert_eq!((document.gpus.len(), document.unread.len()), (MAX_DEVICES, 3));
     }

@@ -3,7 +3,7 @@
 use crate::ports::Ports;
 use gpu_core::{
     DeviceId, DeviceState, DeviceUuid, Fault, Group, Groups, Snapshot, Timestamp, Topology, ask,
-    observe_users,
+    observe_free,
 };
 use gpu_reaper::{Usage, defect_groups};
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ impl ClaimContext {
             true => defect_groups().and(Groups::from_iter([Group::Product])),
             false => defect_groups(),
         };
-        let snapshot = observe_users(ports.backend, ports.host, ports.clock, groups);
+        let snapshot = observe_free(ports.backend, ports.host, ports.clock, groups);
         let topology = wants.topology.then(|| ask(|| ports.backend.topology()).ok()).flatten();
         let partitions = snapshot.devices.iter().flat_map(DeviceState::partitions_as_devices);
         // At the address of its device, a partition without a UUID would have the key of that device.

@@ -111,6 +111,7 @@ fn is_owned_by_root(path: &Path) -> bool {
 }
 
 fn no_such_dir(path: &Path) -> Error {
-    Error::new(ErrorKind::Invalid, format!("keep leases in '{}'", path.display()))
-        .with_source("it does not exist; create it, or name another with GPUWS_CLAIMS or --claims")
+    let what = format!("keep leases in '{}', which does not exist", path.display());
+    Error::new(ErrorKind::Invalid, what)
+        .with_source("create it, or name another with GPUWS_CLAIMS or --claims")
 }
