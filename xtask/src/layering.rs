@@ -87,6 +87,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         // A single library opens machines and selects the adapters for the layers above.
         "gpu-machine" => &[
             "gpu-core",
+            "gpu-drm",
             // It takes snapshots of the opened machine.
             "gpu-export",
             "gpu-history",
@@ -130,6 +131,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-nvidia",
     "gpu-nvidia-driver",
     "gpu-cuda",
+    "gpu-drm",
     "gpu-host",
     "gpu-kubelet",
     "gpu-text",
@@ -172,6 +174,8 @@ const SYSTEM_USERS: &[&str] = &[
     "gpu-host",
     "gpu-nvidia",
     "gpu-nvml-sim",
+    // It reads the files of the kernel.
+    "gpu-drm",
     // It checks the owner of session directories.
     "gpu-sim",
     // It opens history files without following links, and locks them.

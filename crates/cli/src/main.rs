@@ -78,6 +78,7 @@ fn check_global_options(cli: &Cli) -> Result<(), Failure> {
     for (option, is_given, why) in [
         ("--sim", cli.global.sim.is_some(), command.and_then(why_not_sim)),
         ("--json", cli.global.json, command.and_then(why_not_json)),
+        ("--root", cli.global.root.is_some(), command.and_then(why_not_root)),
     ] {
         if let Some(why) = why.filter(|_| is_given) {
             let what = format!("{option} does not apply");
@@ -99,6 +100,31 @@ fn why_not_sim(command: &Command) -> Option<&'static str> {
         Command::Completions(args) if matches!(args.shell, Printed::Values(_)) => return None,
         Command::Parse(_) | Command::Completions(_) | Command::Man(_) => NO_MACHINE,
         _ => return None,
+    })
+}
+
+fn why_not_root(command: &Command) -> Option<&'static str> {
+    Some(match command {
+        Command::Status(_)
+        | Command::Top(_)
+        | Command::Query(_)
+        | Command::Dmon(_)
+        | Command::Pmon(_)
+        | Command::Doctor(_)
+        | Command::Topo(_)
+        | Command::Holders(_)
+        | Command::Record(_) => return None,
+        #[cfg(feature = "place")]
+        Command::Place(_) => return None,
+        #[cfg(feature = "export")]
+        Command::Export(_) => return None,
+        Command::Reap(_) | Command::Reset(_) | Command::Watch(_) | Command::Slurm(_) => {
+            "the files of a copied tree describe another machine, where nothing can be ended"
+        }
+        Command::Run(_) | Command::Claim(_) | Command::Leases(_) => {
+            "leases and jobs are of this machine, and the tree is a copy of another one"
+        }
+        _ => NO_MACHINE,
     })
 }
 

@@ -56,6 +56,7 @@ pub(crate) fn opening(machine: Option<&Path>, error: impl Into<Failure>) -> Fail
 pub(crate) fn options(global: &Global) -> Options<'_> {
     Options {
         sim: global.sim.as_deref(),
+        root: global.root.as_deref(),
         nvml: global.nvml.as_deref(),
         deadline: global.deadline,
         progress,

@@ -151,6 +151,18 @@ pub enum DeviceProcessKind {
 }
 
 impl DeviceProcessKind {
+    /// Returns the kind of a process with two uses.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        use DeviceProcessKind::{Compute, ComputeAndGraphics, Graphics, Mps, Unknown};
+        match (self, other) {
+            (one, two) if one == two => one,
+            (Unknown, known) | (known, Unknown) => known,
+            (Mps, _) | (_, Mps) => Mps,
+            (Compute | Graphics | ComputeAndGraphics, _) => ComputeAndGraphics,
+        }
+    }
+
     /// Returns nvidia-smi's letters; `None` if the source does not say.
     pub fn letters(self) -> Option<&'static str> {
         match self {

@@ -2,6 +2,7 @@
 
 use crate::absent::{Absent, Reading};
 use crate::access::Access;
+use crate::device::DeviceProcessKind;
 use crate::file::{DeviceFile, FileRole};
 use crate::id::{DeviceId, DeviceKey, Pid, ProcessKey};
 use crate::units::Bytes;
@@ -22,6 +23,22 @@ pub enum MemoryUse {
     Certain(Option<Bytes>),
 }
 
+/// What a process uses through one opening of a device file, if the kernel counts it (`fdinfo` of
+/// DRM drivers). Copies of the descriptor, in this or in another process, are the same client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Client {
+    /// Its number, unique on the device; absent with old drivers, where each descriptor counts as
+    /// a client of its own.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub id: Reading<u64>,
+    /// Memory of the device. Each client that shares a buffer has all of it.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "memory_bytes"))]
+    pub memory: Reading<Bytes>,
+    /// How it uses the device.
+    pub kind: DeviceProcessKind,
+}
+
 /// One file that a process has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -38,6 +55,9 @@ pub struct HeldFile {
     pub access: Access,
     /// The open descriptors, lowest first, at most 64 of them.
     pub descriptors: Vec<u32>,
+    /// Its clients of the device, if the kernel counts them.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
+    pub clients: Vec<Client>,
 }
 
 impl HeldFile {
@@ -51,6 +71,7 @@ impl HeldFile {
             memory: MemoryUse::None,
             access,
             descriptors,
+            clients: Vec::new(),
         }
     }
 
@@ -194,6 +215,7 @@ mod tests {
             memory,
             access: Access::OPEN,
             descriptors: vec![],
+            clients: Vec::new(),
         };
         let held = vec![
             file(0, FileRole::Compute, MemoryUse::Possible),

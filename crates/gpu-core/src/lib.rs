@@ -115,7 +115,7 @@ pub use environment::Environment;
 pub use error::{DeviceFault, Error, ErrorKind, Fault, MachineFault, ProcessFault, Reach, Result};
 pub use executable::{Executable, in_system_dir};
 pub use file::{DeviceFile, FileRole, file_number};
-pub use holder::{HeldFile, Holder, HolderScan, MemoryUse, UnreadProcess, Unreadable};
+pub use holder::{Client, HeldFile, Holder, HolderScan, MemoryUse, UnreadProcess, Unreadable};
 pub use host::{Host, ProcessHandle, ProcessList, ProcessTable, Signal};
 pub use id::{DeviceId, DeviceKey, DeviceUuid, FileId, PciBusId, Pid, ProcessKey, StartTime, Uids};
 pub use inventory::{Inventory, ask};

@@ -4,16 +4,17 @@ use crate::absent::{Absent, Reading};
 use crate::backend::GpuBackend;
 use crate::clock::{Clock, Timestamp};
 use crate::details::Groups;
-use crate::device::{DeviceInfo, PidNamespace};
-use crate::error::{Fault, Reach, Result};
+use crate::device::{DeviceInfo, DeviceProcess, DeviceProcessKind, PidNamespace};
+use crate::error::{ErrorKind, Fault, Reach, Result};
 use crate::file::DeviceFile;
-use crate::holder::HolderScan;
+use crate::holder::{Client, Holder, HolderScan};
 use crate::host::Host;
 use crate::id::{DeviceId, Pid, ProcessKey};
 use crate::inventory::{Inventory, ask};
 use crate::memory_figures::add_host_memory;
 use crate::process::{ProcessDetail, ProcessInfo, shared};
 use crate::snapshot::{DRIVER_OVERHEAD, DeviceState, Process, Snapshot};
+use crate::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -135,12 +136,62 @@ fn add_holders(snapshot: &mut Snapshot, host: &dyn Host, answers: &mut dyn Answe
         Err(fault) => snapshot.holders = Err(fault),
     }
     snapshot.files = files.unwrap_or_default();
+    list_clients(snapshot);
+}
+
+/// Returns whether the processes of a device are known only from a search for holders.
+fn needs_holders(device: &DeviceState) -> bool {
+    device.processes.as_ref().is_err_and(|fault| fault.kind == ErrorKind::NotRequested)
+}
+
+/// Lists the processes of devices whose driver has no list, from the clients of each holder. A
+/// client of several processes counts for the first of them.
+fn list_clients(snapshot: &mut Snapshot) {
+    for device in snapshot.devices.iter_mut().filter(|device| needs_holders(device)) {
+        device.processes = match &snapshot.holders {
+            Err(fault) => Err(fault.clone()),
+            Ok(holders) => {
+                let mut counted = BTreeSet::new();
+                let listed =
+                    |holder: &Holder| listed(holder, &device.info.id, &mut |id| counted.insert(id));
+                Ok(holders.iter().filter_map(listed).collect())
+            }
+        };
+    }
+}
+
+/// Returns the entry of a holder in the list of a device; `None` if it is no client there. `is_new`
+/// notes a client and returns whether it was unknown.
+fn listed(
+    holder: &Holder,
+    device: &DeviceId,
+    is_new: &mut dyn FnMut(u64) -> bool,
+) -> Option<DeviceProcess> {
+    let own = holder.held.iter().filter(|held| held.opens(device));
+    let clients: Vec<Client> = own.flat_map(|held| held.clients.iter().copied()).collect();
+    let kind = clients.iter().map(|client| client.kind).reduce(DeviceProcessKind::and)?;
+    let memory = clients.iter().map(|client| match client.id {
+        Ok(id) if !is_new(id) => Ok(Bytes(0)),
+        _ => client.memory,
+    });
+    Some(DeviceProcess {
+        pid: holder.process.pid,
+        kind,
+        memory: memory.sum(),
+        utilization: Err(Absent::NotSupported),
+        name: Err(Absent::NotSupported),
+        gpu_instance: None,
+        compute_instance: None,
+    })
 }
 
 /// Returns whether listed processes, with PIDs that are valid here, account for the memory of every
 /// device.
 fn is_memory_explained(snapshot: &Snapshot) -> bool {
     let explained = |device: &DeviceState| {
+        if needs_holders(device) {
+            return false;
+        }
         if device.memory_used() == Err(Absent::Asleep) {
             return true;
         }
@@ -153,7 +204,8 @@ fn is_memory_explained(snapshot: &Snapshot) -> bool {
 }
 
 /// Takes a snapshot of the devices and of the listed processes with all their ancestors. It does
-/// not walk over all processes, and so has no holders of the device files.
+/// not walk over all processes, and so has no holders of the device files, unless only the holders
+/// show the processes of a device.
 pub fn observe_users(
     backend: &dyn GpuBackend,
     host: &dyn Host,
@@ -161,6 +213,9 @@ pub fn observe_users(
     groups: Groups,
 ) -> Snapshot {
     let mut snapshot = query_devices(backend, host, clock, groups);
+    if snapshot.devices.iter().any(needs_holders) {
+        add_holders(&mut snapshot, host, &mut Fresh(host, ProcessDetail::Whole));
+    }
     look_up_with_ancestors(host, &mut snapshot);
     snapshot
 }
@@ -175,7 +230,9 @@ pub fn observe_free(
     groups: Groups,
 ) -> Snapshot {
     let mut snapshot = query_devices(backend, host, clock, groups);
-    if snapshot.devices.iter().any(|device| !device.memory_source().kind.shows_leaks()) {
+    let hides_users =
+        |device: &DeviceState| needs_holders(device) || !device.memory_source().kind.shows_leaks();
+    if snapshot.devices.iter().any(hides_users) {
         add_holders(&mut snapshot, host, &mut Fresh(host, ProcessDetail::Whole));
     }
     look_up_with_ancestors(host, &mut snapshot);

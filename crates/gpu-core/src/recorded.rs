@@ -7,7 +7,7 @@
 use crate::absent::{Absent, Reading};
 use crate::access::Access;
 use crate::file::{DeviceFile, FileRole};
-use crate::holder::{HeldFile, MemoryUse};
+use crate::holder::{Client, HeldFile, MemoryUse};
 use crate::id::{DeviceId, DeviceKey, DeviceUuid, FileId, PciBusId, Pid, ProcessKey};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -87,13 +87,15 @@ struct Held {
     kind: Option<Kind>,
     access: Access,
     descriptors: Vec<u32>,
+    #[serde(default)]
+    clients: Vec<Client>,
 }
 
 impl From<Holder> for crate::Holder {
     fn from(holder: Holder) -> Self {
         let shares_memory = holder.held.iter().any(|held| matches!(held.kind, Some(Kind::Uvm)));
         let whole = |held: Held| {
-            let Held { path, role, device, memory, kind, access, descriptors } = held;
+            let Held { path, role, device, memory, kind, access, descriptors, clients } = held;
             let (role, device, memory) = match kind {
                 None => (role.unwrap_or(FileRole::Other), device, memory.unwrap_or_default()),
                 Some(kind) => {
@@ -106,7 +108,7 @@ impl From<Holder> for crate::Holder {
                     (role, device, memory)
                 }
             };
-            HeldFile { path, role, device, memory, access, descriptors }
+            HeldFile { path, role, device, memory, access, descriptors, clients }
         };
         let Holder { process, held, through_thread } = holder;
         crate::Holder { process, held: held.into_iter().map(whole).collect(), through_thread }

@@ -34,6 +34,9 @@ pub enum Origin {
     /// A history of a machine: its name and the time, as text for users. No action is possible
     /// there.
     Recorded(String),
+    /// The files of a machine below this directory, usually a copy from another machine. No action
+    /// is possible there.
+    Copied(String),
 }
 
 impl fmt::Display for Origin {
@@ -43,7 +46,15 @@ impl fmt::Display for Origin {
             Origin::Simulated(name) => write!(f, "simulated machine {name}"),
             Origin::Pasted => f.write_str("pasted text"),
             Origin::Recorded(what) => write!(f, "recording of {what}"),
+            Origin::Copied(tree) => write!(f, "copied tree {tree}"),
         }
+    }
+}
+
+impl Origin {
+    /// Returns whether processes can be ended and devices reset there.
+    pub fn permits_actions(&self) -> bool {
+        matches!(self, Origin::Live | Origin::Simulated(_))
     }
 }
 

@@ -11,6 +11,8 @@ pub enum Link {
     Itself,
     /// `NV<n>`: n NVLinks.
     NvLink(u8),
+    /// `XGMI`: AMD's link, direct or over other devices.
+    Xgmi,
     /// `PIX`: one PCIe bridge at most.
     Pix,
     /// `PXB`: several PCIe bridges, no host bridge.
@@ -30,6 +32,7 @@ impl fmt::Display for Link {
         f.write_str(match self {
             Link::Itself => "X",
             Link::NvLink(lanes) => return write!(f, "NV{lanes}"),
+            Link::Xgmi => "XGMI",
             Link::Pix => "PIX",
             Link::Pxb => "PXB",
             Link::Phb => "PHB",
@@ -117,7 +120,7 @@ impl Topology {
     /// them, 0 if unknown.
     ///
     /// The scores are those of NVIDIA's go-gpuallocator: SYS 10, NODE 20, PHB 30, PXB 40, PIX 50,
-    /// each NVLink 100. (go-gpuallocator gives 60 to two devices on one board, which is not
+    /// each NVLink 100, and so XGMI here. (go-gpuallocator gives 60 to two devices on one board, which is not
     /// distinguished from PIX here.)
     pub fn score(&self, from: usize, to: usize) -> u32 {
         let cell = |table: &[Vec<Link>]| Some(*table.get(from)?.get(to)?);
@@ -130,10 +133,16 @@ impl Topology {
 }
 
 impl Link {
+    /// Returns whether it is a link between devices alone, apart from PCI Express.
+    pub fn bypasses_pci(self) -> bool {
+        matches!(self, Link::NvLink(1..) | Link::Xgmi)
+    }
+
     fn score(self) -> u32 {
         match self {
             Link::Itself | Link::Unknown => 0,
             Link::NvLink(lanes) => 100 * u32::from(lanes),
+            Link::Xgmi => 100,
             Link::Pix => 50,
             Link::Pxb => 40,
             Link::Phb => 30,

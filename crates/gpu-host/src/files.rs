@@ -62,10 +62,13 @@ pub(crate) fn device_files(
     }
     for path in names_if_any(&dev.join("dri"))? {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with("renderD")
+        let is_render = name.starts_with("renderD");
+        if (is_render || name.starts_with("card"))
             && let Some(file) = existing(&path)?
         {
-            files.extend(graphics_node(file, sys, drivers));
+            // The other node of a device matters only to drivers that say so.
+            let node = graphics_node(file, sys, drivers);
+            files.extend(node.filter(|file| is_render || file.role != FileRole::Render));
         }
     }
     files.sort_by_cached_key(|file| (file.role, file.device, file.path.len(), file.path.clone()));

@@ -50,8 +50,8 @@ pub(crate) fn read(
 fn fit(links: &[Vec<Link>], paths: &[Vec<Link>]) -> bool {
     let mut pairs = links.iter().flatten().zip(paths.iter().flatten());
     pairs.all(|(link, path)| match (link, path) {
-        (_, Link::NvLink(_)) | (Link::NvLink(_), Link::Itself) => false,
-        (Link::NvLink(_), _) => true,
+        (_, Link::NvLink(_) | Link::Xgmi) => false,
+        (Link::NvLink(_) | Link::Xgmi, path) => *path != Link::Itself,
         (link, path) => link == path,
     })
 }
@@ -65,6 +65,7 @@ fn square<T>(rows: &[String], size: usize, cell: fn(&str) -> Option<T>) -> Optio
 fn link(cell: &str) -> Option<Link> {
     Some(match cell {
         "X" => Link::Itself,
+        "XGMI" => Link::Xgmi,
         "PIX" => Link::Pix,
         "PXB" => Link::Pxb,
         "PHB" => Link::Phb,
@@ -118,7 +119,7 @@ impl Machine {
 /// the most distant position is assumed, which promises nothing.
 fn path(link: Link) -> Link {
     match link {
-        Link::NvLink(_) => Link::Sys,
+        Link::NvLink(_) | Link::Xgmi => Link::Sys,
         link => link,
     }
 }
@@ -128,7 +129,7 @@ fn path(link: Link) -> Link {
 fn reach(link: Link) -> PeerAccess {
     match link {
         Link::Itself => PeerAccess::Itself,
-        Link::NvLink(_) | Link::Pix | Link::Pxb | Link::Phb => PeerAccess::Ok,
+        Link::NvLink(_) | Link::Xgmi | Link::Pix | Link::Pxb | Link::Phb => PeerAccess::Ok,
         Link::Node | Link::Sys => PeerAccess::TopologyNotSupported,
         Link::Unknown => PeerAccess::Unknown,
     }

@@ -275,6 +275,7 @@ pub fn topology(document: &Document) -> Option<gpu_core::Topology> {
 fn link_of(cell: &str) -> Link {
     match cell {
         "X" => Link::Itself,
+        "XGMI" => Link::Xgmi,
         "PIX" => Link::Pix,
         "PXB" => Link::Pxb,
         "PHB" | "Y" => Link::Phb,

@@ -20,6 +20,7 @@ use gpu_core::{
     KernelDriver, Launch, LeaseStore, NoJournal, Observation, Observer, Origin, Pid, ProcessFault,
     ProcessInfo, ProcessKey, ProcessTable, Reading, Snapshot,
 };
+use gpu_drm::CopiedMachine;
 use gpu_host::{FileJournal, LinuxHost, PathTrust, Roots, SystemClock, TrustedDir, has_account};
 use gpu_reaper::Ports;
 use gpu_sim::Simulation;
@@ -86,6 +87,8 @@ fn linux_host(roots: Roots) -> LinuxHost {
 pub struct Options<'a> {
     /// The simulated machine: its name, a directory, or a recording; `None` for this one.
     pub sim: Option<&'a Path>,
+    /// The directory with the files of another machine.
+    pub root: Option<&'a Path>,
     /// The NVML library to use instead of the installed one.
     pub nvml: Option<&'a Path>,
     /// The time to wait for the driver.
@@ -104,6 +107,7 @@ impl<'a> Options<'a> {
     pub fn this_machine() -> Self {
         Options {
             sim: None,
+            root: None,
             nvml: None,
             deadline: Duration::from_secs(30),
             progress: |_| {},
@@ -174,14 +178,15 @@ impl Source {
     }
 
     fn prepared(options: &Options<'_>, purpose: Use) -> Result<Self, MachineError> {
-        let source = match options.sim {
-            Some(machine) => Source::simulated(Simulation::named(machine)?),
-            None => Source::live(options, purpose)?,
+        let source = match (options.sim, options.root) {
+            (Some(machine), _) => Source::simulated(Simulation::named(machine)?),
+            (None, Some(root)) => Source::copied(root)?,
+            (None, None) => Source::live(options, purpose)?,
         };
         #[cfg(feature = "kubernetes")]
         let source = {
-            let is_simulated = source.simulation.is_some() || source.session.is_some();
-            Source { pods: PodNames::find(is_simulated, options.warn), ..source }
+            let is_other = source.host.origin() != Origin::Live;
+            Source { pods: PodNames::find(is_other, options.warn), ..source }
         };
         Ok(source)
     }
@@ -240,6 +245,22 @@ impl Source {
         let ports = (simulation.clone(), simulation.clone(), simulation.clone());
         let source = Source::of(Box::new(ports.0), Box::new(ports.1), Arc::new(ports.2));
         Source { simulation: Some(simulation), ..source }
+    }
+
+    /// Returns the machine of the files below a directory.
+    ///
+    /// # Errors
+    /// When the directory cannot be opened, or has no files of a machine.
+    fn copied(root: &Path) -> Result<Self, MachineError> {
+        let copy = CopiedMachine::open(root)?;
+        let source =
+            Source::of(Box::new(copy.clone()), Box::new(copy), Arc::new(SystemClock::new()));
+        Ok(Source { can_end_processes: false, ..source })
+    }
+
+    /// Returns whether this is the machine of other files than its own.
+    fn is_copied(&self) -> bool {
+        matches!(self.backend.origin(), Origin::Copied(_))
     }
 
     fn live(options: &Options<'_>, purpose: Use) -> Result<Self, MachineError> {
@@ -387,7 +408,7 @@ impl Source {
     /// # Errors
     /// When there is no such file on this machine.
     pub fn file(&self, path: &Path) -> Result<DeviceFile, MachineError> {
-        if self.simulation.is_none() && self.session.is_none() {
+        if self.simulation.is_none() && self.session.is_none() && !self.is_copied() {
             let file = gpu_host::resolve(path)?;
             let drivers = backends::drivers();
             return Ok(drivers.iter().fold(file, |file, driver| file.described_by(&**driver)));
@@ -395,7 +416,7 @@ impl Source {
         let files = self.host.device_files()?;
         let names: Vec<_> = files.iter().map(|file| file.path.clone()).collect();
         files.into_iter().find(|file| Path::new(&*file.path) == path).ok_or_else(|| {
-            let what = format!("find '{}' on the simulated machine", path.display());
+            let what = format!("find '{}' on {}", path.display(), self.host.origin());
             MachineError::new(Error::new(Absent::NotFound, what))
                 .with_hint(format!("choose from {}", names.join(", ")))
         })

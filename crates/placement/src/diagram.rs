@@ -89,12 +89,13 @@ impl Tree<'_> {
     /// unknown.
     fn path(&self, from: usize, to: usize) -> Option<Link> {
         let path = cell(&self.topology.paths, from, to).unwrap_or_else(|| self.link(from, to));
-        (!matches!(path, Link::NvLink(_) | Link::Unknown)).then_some(path)
+        (!matches!(path, Link::NvLink(_) | Link::Xgmi | Link::Unknown)).then_some(path)
     }
 
     fn lanes(&self, from: usize, to: usize) -> Option<u8> {
         match self.link(from, to) {
             Link::NvLink(lanes) => Some(lanes),
+            Link::Xgmi => Some(1),
             _ => None,
         }
     }
@@ -185,7 +186,7 @@ fn nearness(path: Link) -> u8 {
         Link::Phb => 3,
         Link::Node => 2,
         Link::Sys => 1,
-        Link::NvLink(_) | Link::Unknown => 0,
+        Link::NvLink(_) | Link::Xgmi | Link::Unknown => 0,
     }
 }
 

@@ -51,9 +51,10 @@ impl Matrix {
 
     /// Returns the legend for each kind of cell in the matrix.
     pub fn legend(&self) -> Vec<(&'static str, &'static str)> {
-        let all: [(&str, &str, IsKind); 8] = [
+        let all: [(&str, &str, IsKind); 9] = [
             ("X", "the device itself", |link| *link == Link::Itself),
             ("NV#", "number of NVLinks", |link| matches!(link, Link::NvLink(_))),
+            ("XGMI", "AMD's link between GPUs", |link| *link == Link::Xgmi),
             ("PIX", "at most a single PCIe bridge", |link| *link == Link::Pix),
             ("PXB", "multiple PCIe bridges, without the host bridge", |link| *link == Link::Pxb),
             ("PHB", "PCIe host bridge (typically the CPU)", |link| *link == Link::Phb),

@@ -98,7 +98,7 @@ pub fn execute(
 /// there.
 pub(crate) fn same_machine(plan: &Plan, ports: Ports<'_>) -> Result<()> {
     let (devices, processes) = (ports.backend.origin(), ports.host.origin());
-    if plan.origin.as_ref() == Some(&devices) && devices == processes && devices != Origin::Pasted {
+    if plan.origin.as_ref() == Some(&devices) && devices == processes && devices.permits_actions() {
         return Ok(());
     }
     let what = format!("use devices of {devices} with processes of {processes}");

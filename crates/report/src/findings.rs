@@ -186,7 +186,7 @@ impl Findings<'_> {
             advice.extend(first.advice.first());
         }
         // Commands on this machine cannot act on the machine of a paste or of a recording.
-        let is_elsewhere = matches!(self.snapshot.origin, Origin::Pasted | Origin::Recorded(_));
+        let is_elsewhere = !self.snapshot.origin.permits_actions();
         let next = if is_elsewhere { "there" } else { "next" };
         let mut lines = Vec::new();
         for (at, advice) in advice.into_iter().enumerate() {

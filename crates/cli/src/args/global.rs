@@ -26,6 +26,9 @@ pub(crate) struct Global {
     /// Time to wait for the driver to answer.
     #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) deadline: Duration,
+    /// Read the AMD and Intel GPUs of the files below this directory, copied from another machine.
+    #[arg(long, global = true, value_name = "DIR", conflicts_with_all = ["sim", "nvml"])]
+    pub(crate) root: Option<PathBuf>,
     /// Path of the NVML library to use instead of the installed libnvidia-ml.so.1.
     #[arg(long, global = true, value_name = "LIBRARY")]
     pub(crate) nvml: Option<PathBuf>,

@@ -125,7 +125,7 @@ fn ring(topology: &Topology, devices: &[usize], rates: &Rates) -> Option<Vec<usi
 fn is_direct(topology: &Topology, from: usize, to: usize) -> bool {
     let link = topology.links.get(from).and_then(|row| row.get(to));
     let peer = topology.peers.get(from).and_then(|row| row.get(to));
-    matches!(link, Some(Link::NvLink(1..))) || peer == Some(&PeerAccess::Ok)
+    link.is_some_and(|link| link.bypasses_pci()) || peer == Some(&PeerAccess::Ok)
 }
 
 /// Finds a Hamiltonian cycle by dynamic programming over sets of nodes (Held and Karp, 1962): for

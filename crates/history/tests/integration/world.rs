@@ -112,6 +112,7 @@ impl World {
             memory: MemoryUse::Certain(None),
             access: Access::OPEN_FOR_WRITING | Access::MAPPED,
             descriptors: (0..self.random.below(4) as u32).collect(),
+            clients: Vec::new(),
         };
         let holder = Holder { process: info.key, held: vec![held], through_thread: None };
         snapshot.holders.as_mut().unwrap().push(holder);

@@ -63,7 +63,7 @@ impl Source {
     /// Returns the lease store for reading, without creating it; `None` if there is none.
     pub fn existing_lease_store(&self) -> Option<FileLeaseStore> {
         let location = match (named_claims(), &self.session) {
-            _ if self.simulation.is_some() => return None,
+            _ if self.simulation.is_some() || self.is_copied() => return None,
             (Some(dir), _) => LeaseLocation::dir(Some(dir).filter(|at| check_claims(at).is_ok())?),
             (None, Some(session)) => {
                 let dir = session.join(SESSION_CLAIMS);

@@ -44,7 +44,7 @@ fn level(from: Subject<'_>, to: Subject<'_>) -> Answer<c_uint> {
         Link::Phb => HOST_BRIDGE,
         Link::Node => NODE,
         Link::Sys => SYSTEM,
-        Link::NvLink(_) | Link::Unknown => return Err(Code::UNKNOWN),
+        Link::NvLink(_) | Link::Xgmi | Link::Unknown => return Err(Code::UNKNOWN),
     })
 }
 

@@ -37,7 +37,7 @@ impl Linked {
             for to in all.iter().copied().filter(|to| *to != from) {
                 let cell = links.get(from as usize).and_then(|row| row.get(to as usize));
                 match cell {
-                    Some(Link::NvLink(_)) if reached.insert(to) => open.push(to),
+                    Some(Link::NvLink(_) | Link::Xgmi) if reached.insert(to) => open.push(to),
                     Some(Link::Unknown) | None => whole = false,
                     Some(_) => {}
                 }

@@ -164,7 +164,9 @@ impl Head {
                 _ => None,
             },
             recording: match &snapshot.origin {
-                gpu_core::Origin::Recorded(what) => Some(what.clone()),
+                gpu_core::Origin::Recorded(what) | gpu_core::Origin::Copied(what) => {
+                    Some(what.clone())
+                }
                 _ => None,
             },
             hostname: snapshot.hostname.clone().ok(),

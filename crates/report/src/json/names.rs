@@ -15,6 +15,8 @@ pub enum Origin {
     Pasted,
     /// A history.
     Recorded,
+    /// A copied tree.
+    Copied,
 }
 
 impl From<&gpu_core::Origin> for Origin {
@@ -24,6 +26,7 @@ impl From<&gpu_core::Origin> for Origin {
             gpu_core::Origin::Simulated(_) => Origin::Simulated,
             gpu_core::Origin::Pasted => Origin::Pasted,
             gpu_core::Origin::Recorded(_) => Origin::Recorded,
+            gpu_core::Origin::Copied(_) => Origin::Copied,
         }
     }
 }

@@ -72,6 +72,7 @@ fn list(indexes: &[u32]) -> String {
 fn link(link: Link) -> String {
     match link {
         Link::NvLink(lanes) => format!("NVLink ×{lanes}"),
+        Link::Xgmi => "XGMI".to_owned(),
         Link::Pix => "one PCIe switch".to_owned(),
         Link::Pxb => "several PCIe switches".to_owned(),
         Link::Phb => "one host bridge".to_owned(),

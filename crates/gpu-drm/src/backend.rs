@@ -1,0 +1,163 @@
+//! The devices: `GpuBackend`.
+
+use crate::{Card, KfdNode, KfdTopology, Tree, cards, details, links, product_names, topology};
+use gpu_core::{
+    Absent, ActToken, Bytes, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess,
+    DeviceSample, DeviceUuid, Driver, Error, ErrorKind, GpuBackend, Groups, MemoryInfo, Origin,
+    Partition, PidNamespace, Reading, Result, Topology,
+};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The GPUs of AMD and Intel of one machine, in the order of their PCI addresses.
+///
+/// It lists no processes: the search for holders of the device files does, with the `fdinfo` of each.
+#[derive(Clone)]
+pub struct Drm {
+    tree: Arc<dyn Tree>,
+    origin: Origin,
+    /// The devices as last listed.
+    known: Arc<Mutex<Vec<Device>>>,
+}
+
+/// A card, and what does not change while it works.
+#[derive(Clone)]
+struct Device {
+    card: Card,
+    info: DeviceInfo,
+    is_integrated: bool,
+}
+
+impl Drm {
+    /// Returns the GPUs of a machine.
+    pub fn new(tree: Arc<dyn Tree>, origin: Origin) -> Self {
+        Drm { tree, origin, known: Arc::default() }
+    }
+
+    fn list(&self) -> Result<Vec<Device>> {
+        let tree = &*self.tree;
+        let cards = match cards(tree) {
+            // A machine without DRM.
+            Err(Absent::NotSupported) => Vec::new(),
+            cards => cards.map_err(|reason| Error::new(reason, "list the devices of DRM"))?,
+        };
+        let names = product_names(tree, &cards);
+        let device = |(index, (card, name)): (u32, (Card, _))| Device {
+            is_integrated: card.is_integrated(tree),
+            info: info(tree, &card, index, name),
+            card,
+        };
+        let devices: Vec<Device> = (0..).zip(cards.into_iter().zip(names)).map(device).collect();
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&devices);
+        Ok(devices)
+    }
+
+    fn find(&self, id: &DeviceId) -> Result<Device> {
+        let is_it = |device: &&Device| device.info.id.same_device(id);
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).iter().find(is_it).cloned();
+        let listed = || Ok::<_, Error>(self.list()?.iter().find(is_it).cloned());
+        let gone = || Error::new(ErrorKind::Invalid, format!("find the card of {id}"));
+        known.map_or_else(listed, |known| Ok(Some(known)))?.ok_or_else(gone)
+    }
+}
+
+fn info(tree: &dyn Tree, card: &Card, index: u32, name: Reading<String>) -> DeviceInfo {
+    let id = DeviceId {
+        uuid: details::unique_id(tree, card).map(|id| DeviceUuid(format!("GPU-{id:016x}"))),
+        bus: Ok(card.bus),
+        node: Err(Absent::NotSupported),
+        index,
+    };
+    let mode = tree.text(&format!("{}/current_compute_partition", card.dir));
+    DeviceInfo {
+        name,
+        persistence: Err(Absent::NotSupported),
+        display_active: Err(Absent::NotSupported),
+        partitioned: mode.map(|mode| mode != "SPX"),
+        pid_namespace: PidNamespace::Caller,
+        ..DeviceInfo::unknown(id)
+    }
+}
+
+impl GpuBackend for Drm {
+    fn origin(&self) -> Origin {
+        self.origin.clone()
+    }
+
+    /// The drivers are parts of the kernel, so their version is the kernel's.
+    fn driver(&self) -> Result<Driver> {
+        if self.list()?.is_empty() {
+            let error = Error::new(ErrorKind::Unsupported, "find a GPU of AMD or Intel");
+            return Err(error.with_source("no card below /sys/class/drm has one of their drivers"));
+        }
+        let version = self.tree.text("proc/sys/kernel/osrelease");
+        Ok(Driver { version, cuda: Err(Absent::NotSupported) })
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        Ok(self.list()?.into_iter().map(|device| device.info).collect())
+    }
+
+    fn sample(&self, id: &DeviceId) -> Result<DeviceSample> {
+        let device = self.find(id)?;
+        Ok(details::sample(&*self.tree, &device.card, device.is_integrated))
+    }
+
+    /// # Errors
+    /// `NotRequested`: the search for holders finds the processes.
+    fn processes(&self, _: &DeviceId) -> Result<Vec<DeviceProcess>> {
+        Err(Error::new(ErrorKind::NotRequested, "list processes without a search for holders"))
+    }
+
+    fn partitions(&self, id: &DeviceId) -> Result<Vec<Partition>> {
+        let bus = id.bus;
+        let Ok(kfd) = topology(&*self.tree) else { return Ok(Vec::new()) };
+        let nodes = of_chip(&kfd, bus);
+        if nodes.len() < 2 {
+            return Ok(Vec::new());
+        }
+        Ok((0..).zip(nodes).map(|(index, node)| partition(index, node)).collect())
+    }
+
+    fn details(&self, id: &DeviceId, groups: Groups) -> Result<DeviceDetails> {
+        let device = self.find(id)?;
+        Ok(details::details(&*self.tree, &device.card, groups))
+    }
+
+    fn topology(&self) -> Result<Topology> {
+        let cards: Vec<Card> = self.list()?.into_iter().map(|device| device.card).collect();
+        Ok(links::topology(&*self.tree, &cards))
+    }
+
+    fn events(&self, _: Duration) -> Result<Vec<DeviceEvent>> {
+        Err(Error::new(ErrorKind::Unsupported, "wait for events of AMD and Intel GPUs"))
+    }
+
+    fn reset(&self, id: &DeviceId, _: &ActToken) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, format!("reset {id}")))
+    }
+}
+
+/// Returns the nodes of a GPU: more than one if it is partitioned.
+fn of_chip(kfd: &KfdTopology, bus: Reading<gpu_core::PciBusId>) -> Vec<&KfdNode> {
+    kfd.nodes.iter().filter(|node| node.is_gpu && bus.is_ok() && node.bus == bus).collect()
+}
+
+/// Returns a partition as a device. AMD's has no UUID of its own in the kernel: all share that of
+/// the chip.
+fn partition(index: u32, node: &KfdNode) -> Partition {
+    let banks = node.banks.as_ref().map_err(|reason| *reason);
+    let sum = |of: fn(&crate::KfdBank) -> Reading<Bytes>| banks.and_then(|all| all.iter().map(of).sum());
+    Partition {
+        index,
+        uuid: Err(Absent::NotSupported),
+        profile: Err(Absent::NotSupported),
+        gpu_instance: node.partition.ok(),
+        compute_instance: None,
+        memory: MemoryInfo {
+            total: sum(|bank| bank.size),
+            used: sum(|bank| bank.used),
+            reserved: Err(Absent::NotSupported),
+        },
+    }
+}

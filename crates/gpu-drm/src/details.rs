@@ -1,0 +1,147 @@
+//! The values of a card as samples and details.
+
+use crate::{Card, CardDriver, Link, Sensors, Tree, current_clock, gts, levels, sensors, values};
+use gpu_core::{
+    Absent, Activity, Clocks, DeviceDetails, DeviceSample, Group, Groups, MemoryInfo, MemoryKind,
+    MemorySource, Pcie, Power, PowerReadings, Product, Reading, Thermal, plausible,
+};
+
+/// Returns the ID of an AMD chip.
+pub(crate) fn unique_id(tree: &dyn Tree, card: &Card) -> Reading<u64> {
+    let id = tree.text(&format!("{}/unique_id", card.dir))?;
+    u64::from_str_radix(&id, 16).map_err(|_| Absent::Implausible)
+}
+
+/// Returns where the memory of a card is. That of an integrated one is the host's; amdgpu reports
+/// the part that the BIOS sets aside, and Intel's drivers report none.
+fn source(card: &Card, is_integrated: bool) -> MemorySource {
+    MemorySource::of(match (card.driver, is_integrated) {
+        (_, false) => MemoryKind::Dedicated,
+        (CardDriver::Amdgpu | CardDriver::Radeon, true) => MemoryKind::CarveOut,
+        (CardDriver::I915 | CardDriver::Xe, true) => MemoryKind::Host,
+    })
+}
+
+/// Reads the state of a card.
+pub(crate) fn sample(tree: &dyn Tree, card: &Card, is_integrated: bool) -> DeviceSample {
+    let values = values(tree, card);
+    let sensors = sensors(tree, card);
+    let of = |read: fn(&Sensors) -> _| sensors.as_ref().map_err(|reason| *reason).and_then(read);
+    DeviceSample {
+        memory: values.vram,
+        source: source(card, is_integrated),
+        utilization: values.busy,
+        temperature: sensors.as_ref().map_err(|r| *r).and_then(Sensors::gpu_temperature),
+        power_draw: sensors.as_ref().map_err(|r| *r).and_then(|s| Ok(s.power_draw()?.power)),
+        power_limit: of(Sensors::power_limit),
+    }
+}
+
+/// Reads details of a card. A group that neither driver has is `NotSupported` throughout.
+pub(crate) fn details(tree: &dyn Tree, card: &Card, groups: Groups) -> DeviceDetails {
+    let values = values(tree, card);
+    let sensors = sensors(tree, card);
+    let known = |group: Group| groups.has(group);
+    let mut details = DeviceDetails::absent(groups, Absent::NotSupported);
+    details.product = known(Group::Product).then(|| Product {
+        serial: values.serial.clone(),
+        vbios: values.vbios.clone(),
+        numa_node: values.numa_node,
+        ..Product::default()
+    });
+    details.activity =
+        known(Group::Activity).then(|| Activity { memory: values.memory_busy, ..Activity::default() });
+    details.clocks = known(Group::Clocks).then(|| clocks(tree, card, &sensors));
+    details.power = known(Group::Power).then(|| power(&sensors));
+    details.power_readings = known(Group::PowerReadings).then(|| power_readings(&sensors));
+    details.thermal = known(Group::Thermal).then(|| thermal(&sensors));
+    details.pcie = known(Group::Pcie).then(|| pcie(card, &values));
+    details
+}
+
+fn clocks(tree: &dyn Tree, card: &Card, sensors: &Reading<Sensors>) -> Clocks {
+    if matches!(card.driver, CardDriver::I915 | CardDriver::Xe) {
+        let gts = gts(tree, card);
+        // The first GT has the engines that render and compute.
+        let gt = gts.as_ref().map_err(|reason| *reason).and_then(|gts| gts.first().ok_or(Absent::NotSupported));
+        return Clocks {
+            graphics: gt.and_then(|gt| gt.mhz("act")),
+            graphics_max: gt.and_then(|gt| gt.mhz("rp0").or_else(|_| gt.mhz("max"))),
+            ..Clocks::default()
+        };
+    }
+    let none = Sensors::default();
+    let now = |clock| current_clock(tree, card, sensors.as_ref().unwrap_or(&none), clock);
+    let max = |clock| {
+        let clocks = levels(tree, card, clock)?.into_iter().filter_map(|level| level.mhz.ok());
+        clocks.max().ok_or(Absent::NotSupported)
+    };
+    Clocks {
+        graphics: now("sclk"),
+        memory: now("mclk"),
+        video: now("vclk"),
+        graphics_max: max("sclk"),
+        memory_max: max("mclk"),
+        video_max: max("vclk"),
+        ..Clocks::default()
+    }
+}
+
+fn power(sensors: &Reading<Sensors>) -> Power {
+    let of = |attribute| -> Reading<Milliwatts> {
+        sensors.as_ref().map_err(|reason| *reason)?.limit(attribute)
+    };
+    let energy = sensors.as_ref().map_err(|reason| *reason).and_then(Sensors::energy);
+    Power {
+        limit: sensors.as_ref().map_err(|reason| *reason).and_then(Sensors::power_limit),
+        default_limit: of("cap_default"),
+        limit_min: of("cap_min"),
+        limit_max: of("cap_max"),
+        energy: energy.map(|counter| counter.microjoules / 1_000),
+    }
+}
+
+fn power_readings(sensors: &Reading<Sensors>) -> PowerReadings {
+    let draw = sensors.as_ref().map_err(|reason| *reason).and_then(Sensors::power_draw);
+    let of = |is_average| match draw {
+        Ok(draw) if draw.is_average == is_average => Ok(draw.power),
+        Ok(_) => Err(Absent::NotSupported),
+        Err(reason) => Err(reason),
+    };
+    PowerReadings { instant: of(false), average: of(true), ..PowerReadings::default() }
+}
+
+fn thermal(sensors: &Reading<Sensors>) -> Thermal {
+    let Ok(sensors) = sensors else {
+        return sensors.as_ref().map_or_else(|reason| Thermal::absent(*reason), |_| Thermal::default());
+    };
+    let chip = sensors.chip();
+    let threshold = |attribute| chip.and_then(|sensor| sensor.celsius(attribute));
+    Thermal {
+        fan_speed: sensors.fan_percent(),
+        memory: sensors.memory_temperature(),
+        slowdown: threshold("crit"),
+        shutdown: threshold("emergency"),
+        ..Thermal::default()
+    }
+}
+
+fn pcie(card: &Card, values: &Values) -> Pcie {
+    let generation = |link: Reading<Link>| link.and_then(|link| link.generation());
+    let lanes = |link: Reading<Link>| link.map(|link| link.lanes);
+    let id = |ids: Reading<(u16, u16)>| {
+        ids.map(|(vendor, device)| (u32::from(device) << 16) | u32::from(vendor))
+    };
+    Pcie {
+        generation: generation(values.link),
+        device_generation_max: generation(values.max_link),
+        width: lanes(values.link),
+        width_max: lanes(values.max_link),
+        replays: values.replays.and_then(|count| count.try_into().map_err(|_| Absent::Implausible)),
+        device_id: id(card.ids.device),
+        subsystem_id: id(card.ids.subsystem),
+        base_class: card.ids.class.map(|class| class >> 16),
+        sub_class: card.ids.class.map(|class| (class >> 8) & 0xff),
+        ..Pcie::default()
+    }
+}

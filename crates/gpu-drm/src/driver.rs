@@ -1,0 +1,97 @@
+//! The device files of the drivers: `KernelDriver`.
+
+use crate::{Card, CardDriver, Tree, cards, fdinfo};
+use gpu_core::{
+    Client, DeviceKey, DeviceProcessKind, FileId, FileRole, HeldFile, KernelDriver, MemoryUse,
+    PciBusId, Reading,
+};
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+/// The major number of the nodes in `/dev/dri`.
+const MAJOR: u32 = 226;
+
+/// The file that every program of ROCm opens, whatever GPU it uses.
+const KFD: &str = "/dev/kfd";
+
+/// A driver of AMD or Intel.
+pub struct DrmDriver {
+    driver: CardDriver,
+    tree: Arc<dyn Tree>,
+    /// The cards when the first file was described, or its process read.
+    cards: OnceLock<Vec<(Card, bool)>>,
+}
+
+/// Returns the drivers of AMD and Intel on a machine.
+pub fn drivers(tree: &Arc<dyn Tree>) -> Vec<Arc<dyn KernelDriver>> {
+    let driver = |driver| DrmDriver { driver, tree: Arc::clone(tree), cards: OnceLock::new() };
+    CardDriver::ALL.into_iter().map(|known| Arc::new(driver(known)) as _).collect()
+}
+
+impl DrmDriver {
+    /// Returns the cards of this driver, and whether each is integrated.
+    fn cards(&self) -> &[(Card, bool)] {
+        self.cards.get_or_init(|| {
+            let own = |card: &Card| card.driver == self.driver;
+            let cards = cards(&*self.tree).unwrap_or_default().into_iter().filter(own);
+            cards.map(|card| (card.is_integrated(&*self.tree), card)).map(|(is, card)| (card, is)).collect()
+        })
+    }
+}
+
+impl KernelDriver for DrmDriver {
+    fn name(&self) -> &'static str {
+        self.driver.name()
+    }
+
+    fn directories(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Programs compute through the render node, and display servers through the other, too.
+    fn describe(&self, path: &str, id: Reading<FileId>) -> Option<(FileRole, Option<DeviceKey>)> {
+        if path == KFD {
+            return (self.driver == CardDriver::Amdgpu).then_some((FileRole::Control, None));
+        }
+        let Ok(FileId::Device { major: MAJOR, minor }) = id else { return None };
+        let has = |card: &Card| card.card == Some(minor) || card.render == Some(minor);
+        let (card, _) = self.cards().iter().find(|(card, _)| has(card))?;
+        Some((FileRole::Compute, Some(DeviceKey::Pci(card.bus))))
+    }
+
+    fn find_memory_use(&self, held: &mut [HeldFile], fdinfo: &dyn Fn(u32) -> Option<String>) {
+        let computes = held.iter().any(|file| &*file.path == KFD);
+        let mut counted = BTreeSet::new();
+        for file in held {
+            let Some(DeviceKey::Pci(bus)) = file.device else { continue };
+            let Some((_, integrated)) = self.cards().iter().find(|(card, _)| card.bus == bus) else {
+                continue;
+            };
+            let texts = file.descriptors.iter().filter_map(|descriptor| fdinfo(*descriptor));
+            let clients = texts.filter_map(|text| fdinfo::Client::parse(text.as_bytes()));
+            let clients = clients.filter(|client| client.bus == Ok(bus));
+            let is_new = |client: &fdinfo::Client| client.id.map_or(true, |id| counted.insert((bus, id)));
+            file.clients = clients.filter(is_new).map(|client| self::client(&client, *integrated, computes)).collect();
+            file.memory = memory_use(&file.clients);
+        }
+    }
+}
+
+/// Returns the evidence of clients. Without any, such as for a file that the caller may not inspect,
+/// the process may use memory.
+pub(crate) fn memory_use(clients: &[Client]) -> MemoryUse {
+    match clients.iter().map(|client| client.memory).sum() {
+        Ok(bytes) if bytes > gpu_core::Bytes(0) => MemoryUse::Certain(Some(bytes)),
+        Ok(_) if !clients.is_empty() => MemoryUse::None,
+        _ => MemoryUse::Possible,
+    }
+}
+
+/// Returns a client as the kernel counts it; `computes`: its process uses KFD.
+pub(crate) fn client(client: &fdinfo::Client, integrated: bool, computes: bool) -> Client {
+    Client {
+        id: client.id,
+        memory: client.memory(integrated).resident,
+        kind: client.kind(computes),
+    }
+}
