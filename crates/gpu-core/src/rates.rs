@@ -75,6 +75,8 @@ impl Rates {
     pub fn route(&self, link: Link) -> Option<Route> {
         let bytes_per_second = match link {
             Link::Itself => return Some(Route::default()),
+            // 50 GB/s in both directions together, as an NVLink (KFD's topology of an MI210).
+            Link::Xgmi => self.nvlink,
             Link::NvLink(lanes) => self.nvlink.saturating_mul(u64::from(lanes)),
             Link::Pix | Link::Pxb | Link::Phb | Link::Node => self.pcie,
             Link::Sys => self.pcie / 100 * self.across_nodes_percent.min(100),

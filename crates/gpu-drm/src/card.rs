@@ -102,7 +102,7 @@ pub fn cards(tree: &dyn Tree) -> Reading<Vec<Card>> {
             let Some(found) = card_in(tree, dir) else { continue };
             let card = cards.entry(found.bus).or_insert(found);
             let node = if is_render { &mut card.render } else { &mut card.card };
-            node.get_or_insert(number);
+            *node = Some(number);
         }
     }
     Ok(cards.into_values().collect())
@@ -160,12 +160,10 @@ fn pair(text: &str) -> Reading<(u16, u16)> {
 /// # Errors
 /// As [`Tree::names`].
 pub(crate) fn numbered(tree: &dyn Tree, dir: &str, prefix: &str) -> Reading<Vec<u32>> {
-    let number = |name: String| {
-        let digits = name.strip_prefix(prefix)?;
-        // Not `+1` or `01`.
-        digits.parse().ok().filter(|number: &u32| number.to_string() == digits)
-    };
+    let number = |name: String| name.strip_prefix(prefix)?.parse().ok();
     let mut numbers: Vec<_> = tree.names(dir)?.into_iter().filter_map(number).collect();
     numbers.sort_unstable();
+    // The kernel does not write `+1` or `01`.
+    numbers.dedup();
     Ok(numbers)
 }

@@ -102,10 +102,11 @@ impl ProcessTable for CopiedMachine {
             words.trim_end_matches('\0').split('\0').map(str::to_owned).collect()
         });
         Ok(ProcessInfo {
+            key: self.key(pid),
             command_line: words,
             uid: number("Uid", 1),
             parent: number("PPid", 0).map(Pid),
-            ..ProcessInfo::unknown(self.key(pid), name.unwrap_or_default())
+            ..ProcessInfo::from_name(pid, name.unwrap_or_default())
         })
     }
 

@@ -1,9 +1,12 @@
 //! The values of a card as samples and details.
 
-use crate::{Card, CardDriver, Link, Sensors, Tree, current_clock, gts, levels, sensors, values};
+use crate::{
+    Card, CardDriver, Link, Quantity, Sensor, Sensors, Tree, Values, current_clock, gts, levels,
+    sensors, values,
+};
 use gpu_core::{
-    Absent, Activity, Clocks, DeviceDetails, DeviceSample, Group, Groups, MemoryInfo, MemoryKind,
-    MemorySource, Pcie, Power, PowerReadings, Product, Reading, Thermal, plausible,
+    Absent, Activity, Clocks, DeviceDetails, DeviceSample, Group, Groups, MemoryKind, MemorySource,
+    Milliwatts, Pcie, Power, PowerReadings, Product, Reading, Thermal, plausible,
 };
 
 /// Returns the ID of an AMD chip.
@@ -42,21 +45,22 @@ pub(crate) fn details(tree: &dyn Tree, card: &Card, groups: Groups) -> DeviceDet
     let values = values(tree, card);
     let sensors = sensors(tree, card);
     let known = |group: Group| groups.has(group);
-    let mut details = DeviceDetails::absent(groups, Absent::NotSupported);
-    details.product = known(Group::Product).then(|| Product {
-        serial: values.serial.clone(),
-        vbios: values.vbios.clone(),
-        numa_node: values.numa_node,
-        ..Product::default()
-    });
-    details.activity =
-        known(Group::Activity).then(|| Activity { memory: values.memory_busy, ..Activity::default() });
-    details.clocks = known(Group::Clocks).then(|| clocks(tree, card, &sensors));
-    details.power = known(Group::Power).then(|| power(&sensors));
-    details.power_readings = known(Group::PowerReadings).then(|| power_readings(&sensors));
-    details.thermal = known(Group::Thermal).then(|| thermal(&sensors));
-    details.pcie = known(Group::Pcie).then(|| pcie(card, &values));
-    details
+    DeviceDetails {
+        product: known(Group::Product).then(|| Product {
+            serial: values.serial.clone(),
+            vbios: values.vbios.clone(),
+            numa_node: values.numa_node,
+            ..Product::default()
+        }),
+        activity: known(Group::Activity)
+            .then(|| Activity { memory: values.memory_busy, ..Activity::default() }),
+        clocks: known(Group::Clocks).then(|| clocks(tree, card, &sensors)),
+        power: known(Group::Power).then(|| power(&sensors)),
+        power_readings: known(Group::PowerReadings).then(|| power_readings(&sensors)),
+        thermal: known(Group::Thermal).then(|| thermal(&sensors)),
+        pcie: known(Group::Pcie).then(|| pcie(card, &values)),
+        ..DeviceDetails::default()
+    }
 }
 
 fn clocks(tree: &dyn Tree, card: &Card, sensors: &Reading<Sensors>) -> Clocks {
@@ -143,5 +147,58 @@ fn pcie(card: &Card, values: &Values) -> Pcie {
         base_class: card.ids.class.map(|class| class >> 16),
         sub_class: card.ids.class.map(|class| (class >> 8) & 0xff),
         ..Pcie::default()
+    }
+}
+
+impl Card {
+    /// Returns whether the GPU is part of the processor and uses memory of the host.
+    ///
+    /// Of AMD's chips, only APUs have tables of metrics from version 2 on (`kgd_pp_interface.h`).
+    /// Intel's integrated GPUs are on the first bus.
+    pub(crate) fn is_integrated(&self, tree: &dyn Tree) -> bool {
+        match self.driver {
+            CardDriver::I915 | CardDriver::Xe => self.bus.bus == 0,
+            CardDriver::Amdgpu | CardDriver::Radeon => {
+                let read = || tree.read(&format!("{}/gpu_metrics", self.dir), 4);
+                matches!(self.awake(tree).and_then(|()| read()).as_deref(), Ok([_, _, 2..=u8::MAX, _]))
+            }
+        }
+    }
+
+    /// Returns the paths of its nodes, that of the render node first.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = String> {
+        let render = self.render.map(|number| format!("/dev/dri/renderD{number}"));
+        render.into_iter().chain(self.card.map(|number| format!("/dev/dri/card{number}")))
+    }
+}
+
+impl Link {
+    /// Returns the generation of PCI Express with this speed.
+    fn generation(self) -> Reading<u32> {
+        const SPEEDS: [u32; 7] = [2_500, 5_000, 8_000, 16_000, 32_000, 64_000, 128_000];
+        let at = SPEEDS.iter().position(|speed| *speed == self.megatransfers);
+        at.and_then(|at| u32::try_from(at + 1).ok()).ok_or(Absent::Implausible)
+    }
+}
+
+impl Sensors {
+    /// Returns a bound of the power limit: `cap_min`, `cap_max` or `cap_default`.
+    fn limit(&self, attribute: &str) -> Reading<Milliwatts> {
+        let sensor = self.0.iter().find(|sensor| sensor.quantity == Quantity::Power);
+        let limit = sensor.ok_or(Absent::NotSupported)?.milliwatts(attribute)?;
+        if limit.0 > 0 { Ok(limit) } else { Err(Absent::NotSupported) }
+    }
+
+    /// Returns the sensor whose thresholds are those of the chip.
+    fn chip(&self) -> Reading<&Sensor> {
+        self.labelled(Quantity::Temperature, &["edge", "pkg", "junction", ""])
+    }
+
+    /// Returns the duty cycle of the first fan, in percent.
+    fn fan_percent(&self) -> Reading<u32> {
+        let fan = self.0.iter().find(|sensor| sensor.quantity == Quantity::Pwm);
+        let duty = u8::try_from(fan.ok_or(Absent::NotSupported)?.value("input")?);
+        let duty = duty.map_err(|_| Absent::Implausible)?;
+        plausible::fan_percent((u32::from(duty) * 100).div_ceil(255))
     }
 }

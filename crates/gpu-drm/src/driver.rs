@@ -2,8 +2,7 @@
 
 use crate::{Card, CardDriver, Tree, cards, fdinfo};
 use gpu_core::{
-    Client, DeviceKey, DeviceProcessKind, FileId, FileRole, HeldFile, KernelDriver, MemoryUse,
-    PciBusId, Reading,
+    Bytes, Client, DeviceKey, FileId, FileRole, HeldFile, KernelDriver, MemoryUse, Reading,
 };
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -81,7 +80,7 @@ impl KernelDriver for DrmDriver {
 /// the process may use memory.
 pub(crate) fn memory_use(clients: &[Client]) -> MemoryUse {
     match clients.iter().map(|client| client.memory).sum() {
-        Ok(bytes) if bytes > gpu_core::Bytes(0) => MemoryUse::Certain(Some(bytes)),
+        Ok(bytes) if bytes > Bytes(0) => MemoryUse::Certain(Some(bytes)),
         Ok(_) if !clients.is_empty() => MemoryUse::None,
         _ => MemoryUse::Possible,
     }

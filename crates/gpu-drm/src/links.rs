@@ -79,10 +79,9 @@ fn xgmi(tree: &dyn Tree) -> Vec<(PciBusId, PciBusId)> {
     let Ok(kfd) = kfd_topology(tree) else { return Vec::new() };
     let bus = |number: u32| kfd.nodes.iter().find(|node| node.number == number)?.bus.ok();
     let mut pairs = Vec::new();
-    for node in &kfd.nodes {
+    for (from, node) in kfd.nodes.iter().filter_map(|node| Some((node.bus.ok()?, node))) {
         let links = node.io_links.iter().flatten().filter(|link| link.kind == Ok(KfdLink::XGMI));
-        let to = links.filter_map(|link| bus(link.to.ok()?));
-        pairs.extend(node.bus.ok().into_iter().flat_map(|from| to.map(move |to| (from, to))));
+        pairs.extend(links.filter_map(|link| Some((from, bus(link.to.ok()?)?))));
     }
     pairs.sort_unstable();
     pairs.dedup();

@@ -14,6 +14,10 @@ const MAX_NAMES: usize = 65_536;
 /// How often a path is resolved again that was renamed meanwhile.
 const TRIES: usize = 8;
 
+/// The most links of a path, and the longest target, as in the kernel.
+const MAX_LINKS: usize = 40;
+const MAX_TARGET: usize = 4_096;
+
 /// The files of a machine. Paths are relative to its root, such as `sys/class/drm`; symbolic links
 /// stay below the root.
 pub trait Tree: Send + Sync {
@@ -69,6 +73,9 @@ impl dyn Tree + '_ {
 }
 
 /// The machine's own files, or a copy of another machine's files.
+///
+/// A copy may have lost its links: git without `core.symlinks`, and archives for other systems,
+/// store each as a file with the target as its content. Such a file counts as a link.
 #[derive(Debug)]
 pub struct Root(OwnedFd);
 
@@ -85,12 +92,53 @@ impl Root {
     /// Opens a path below the root. Links cannot lead out of the root, and the magic links of
     /// `/proc` are not followed.
     fn open_below(&self, path: &str, flags: OFlags) -> Reading<OwnedFd> {
+        match self.open_once(path, flags) {
+            Err(Errno::NOTDIR) => self.open_once(&self.follow(path)?, flags).map_err(reason),
+            opened => opened.map_err(reason),
+        }
+    }
+
+    fn open_once(&self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let flags = flags | OFlags::CLOEXEC;
         let open = || rustix::fs::openat2(&self.0, path, flags, Mode::empty(), within);
         // The kernel gives up when a directory of the path is renamed.
         let again = |answer: &rustix::io::Result<OwnedFd>| matches!(answer, Err(Errno::AGAIN));
-        (1..TRIES).map(|_| open()).find(|answer| !again(answer)).unwrap_or_else(open).map_err(reason)
+        (1..TRIES).map(|_| open()).find(|answer| !again(answer)).unwrap_or_else(open)
+    }
+
+    /// Returns a path with the files among its directories replaced by what they name as links.
+    fn follow(&self, path: &str) -> Reading<String> {
+        let mut left: Vec<String> = path.rsplit('/').map(str::to_owned).collect();
+        let (mut done, mut links) = (Vec::<String>::new(), 0);
+        while let Some(name) = left.pop() {
+            match name.as_str() {
+                "" | "." => {}
+                ".." => drop(done.pop()),
+                _ => {
+                    done.push(name);
+                    if let Some(target) = self.link_file(&done.join("/")).filter(|_| !left.is_empty()) {
+                        done.pop();
+                        links += 1;
+                        left.extend(target.rsplit('/').map(str::to_owned));
+                    }
+                }
+            }
+            if links > MAX_LINKS {
+                return Err(Absent::Failed);
+            }
+        }
+        Ok(done.join("/"))
+    }
+
+    /// Returns the target that a file has as its content; `None` for anything but such a file.
+    fn link_file(&self, path: &str) -> Option<String> {
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+        let known = self.open_once(path, OFlags::PATH | OFlags::NOFOLLOW).ok()?;
+        check_type(known.as_fd(), FileType::RegularFile).ok()?;
+        let content = read(self.open_once(path, flags).ok()?, MAX_TARGET).ok()?;
+        let target = String::from_utf8(content).ok()?;
+        (target.starts_with("../") && !target.contains(['\n', '\0'])).then_some(target)
     }
 
     /// Opens a file of this type. Opening a device can have effects, and opening a pipe can block,
@@ -102,6 +150,14 @@ impl Root {
         check_type(file.as_fd(), want)?;
         Ok(file)
     }
+}
+
+/// Reads the beginning of a file.
+fn read(file: OwnedFd, limit: usize) -> Reading<Vec<u8>> {
+    let mut content = Vec::new();
+    let read = File::from(file).take(limit as u64).read_to_end(&mut content);
+    let failed = |error: std::io::Error| Errno::from_io_error(&error).map_or(Absent::Failed, reason);
+    read.map(|_| content).map_err(failed)
 }
 
 fn check_type(file: BorrowedFd<'_>, want: FileType) -> Reading<()> {
@@ -123,15 +179,13 @@ fn reason(error: Errno) -> Absent {
 
 impl Tree for Root {
     fn read(&self, path: &str, limit: usize) -> Reading<Vec<u8>> {
-        let file = File::from(self.open_typed(path, FileType::RegularFile, OFlags::empty())?);
-        let mut content = Vec::new();
-        let read = file.take(limit as u64).read_to_end(&mut content);
-        let failed = |error: std::io::Error| Errno::from_io_error(&error).map_or(Absent::Failed, reason);
-        read.map(|_| content).map_err(failed)
+        read(self.open_typed(path, FileType::RegularFile, OFlags::empty())?, limit)
     }
 
     fn names(&self, path: &str) -> Reading<Vec<String>> {
-        let dir = self.open_typed(path, FileType::Directory, OFlags::DIRECTORY)?;
+        // Followed also if it is the file of a lost link.
+        let dir = format!("{path}/.");
+        let dir = self.open_typed(&dir, FileType::Directory, OFlags::DIRECTORY)?;
         let entries = rustix::fs::Dir::new(dir).map_err(reason)?.take(MAX_NAMES);
         let names = entries.filter_map(|entry| {
             let name = entry.ok()?.file_name().to_str().ok()?.to_owned();
@@ -144,9 +198,11 @@ impl Tree for Root {
 
     fn target(&self, path: &str) -> Reading<String> {
         let link = self.open_below(path, OFlags::PATH | OFlags::NOFOLLOW)?;
-        check_type(link.as_fd(), FileType::Symlink)?;
-        let target = rustix::fs::readlinkat(&link, "", Vec::new()).map_err(reason)?;
-        let target = target.to_str().map_err(|_| Absent::Implausible)?;
+        let target = match check_type(link.as_fd(), FileType::Symlink) {
+            Ok(()) => rustix::fs::readlinkat(&link, "", Vec::new()).map_err(reason)?.into_string(),
+            Err(absent) => Ok(self.link_file(&self.follow(path)?).ok_or(absent)?),
+        };
+        let target = target.map_err(|_| Absent::Implausible)?;
         let name = target.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty());
         name.map(str::to_owned).ok_or(Absent::Implausible)
     }
@@ -204,6 +260,25 @@ mod tests {
     }
 
     #[test]
+    fn files_of_a_copy_stand_for_its_links() {
+        let (dir, root) = root();
+        let tree: &dyn Tree = &root;
+        fs::create_dir_all(dir.path().join("sys/class/drm")).unwrap();
+        fs::write(dir.path().join("sys/class/drm/card0"), "../../card0").unwrap();
+        fs::write(dir.path().join("sys/card0/device"), "../pci/0000:03:00.0").unwrap();
+        fs::create_dir_all(dir.path().join("sys/pci/0000:03:00.0")).unwrap();
+        fs::write(dir.path().join("sys/pci/0000:03:00.0/revision"), "0xc1").unwrap();
+        let device = "sys/class/drm/card0/device";
+        assert_eq!(tree.number::<u8>(&format!("{device}/revision")), Ok(0xc1));
+        assert_eq!(tree.target(device).as_deref(), Ok("0000:03:00.0"));
+        assert_eq!(tree.names(&format!("{device}/..")).unwrap(), ["0000:03:00.0"]);
+        fs::write(dir.path().join("sys/card0/device"), "../card0/device").unwrap();
+        assert_eq!(tree.text(&format!("{device}/revision")), Err(Absent::Failed), "a loop");
+        fs::write(dir.path().join("sys/card0/device"), "../../../../../etc").unwrap();
+        assert_eq!(tree.text(&format!("{device}/passwd")), Err(Absent::NotSupported));
+    }
+
+    #[test]
     fn only_regular_files_are_read() {
         let (dir, root) = root();
         let tree: &dyn Tree = &root;
@@ -211,7 +286,7 @@ mod tests {
         rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
         assert_eq!(tree.read("pipe", 10), Err(Absent::Failed));
         assert_eq!(tree.read("sys", 10), Err(Absent::Failed));
-        assert_eq!(tree.names("sys/card0/vendor"), Err(Absent::Failed));
+        assert_eq!(tree.names("sys/card0/vendor"), Err(Absent::NotSupported));
         let live = Root::open(Path::new("/")).unwrap();
         assert_eq!(live.read("dev/null", 10), Err(Absent::Failed));
     }

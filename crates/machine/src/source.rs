@@ -254,7 +254,7 @@ impl Source {
     fn copied(root: &Path) -> Result<Self, MachineError> {
         let copy = CopiedMachine::open(root)?;
         let source =
-            Source::of(Box::new(copy.clone()), Box::new(copy), Arc::new(SystemClock::new()));
+            Source::of(Box::new(copy.devices()), Box::new(copy), Arc::new(SystemClock::new()));
         Ok(Source { can_end_processes: false, ..source })
     }
 

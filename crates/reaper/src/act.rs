@@ -9,7 +9,7 @@ use crate::ports::Ports;
 use crate::report::{Action, Outcome, Report};
 use crate::verify::Before;
 use gpu_core::{
-    ActToken, Error, ErrorKind, Fault, Origin, Pid, ProcessFault, ProcessHandle, Result, Signal,
+    ActToken, Error, ErrorKind, Fault, Pid, ProcessFault, ProcessHandle, Result, Signal,
 };
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

@@ -3,7 +3,7 @@
 
 use crate::text::{Line, below, flowed};
 use crate::wording;
-use gpu_core::{DeviceId, Origin, Pid, Snapshot};
+use gpu_core::{DeviceId, Pid, Snapshot};
 use gpu_reaper::{Advice, Cleared, Diagnosis, Evidence, Finding, Sign};
 use std::collections::BTreeSet;
 

@@ -1,7 +1,4 @@
-//! One test program for the whole crate, so that it is linked once.
-
-mod kfd;
-//! Tests of the public interface.
+//! Tests of the public interface, one program for the whole crate, so that it is linked once.
 
 #[expect(unreachable_pub, reason = "the fuzz targets call the same functions")]
 #[path = "../../fuzz/src/lib.rs"]
@@ -9,5 +6,6 @@ mod fuzz;
 
 mod clients;
 mod fdinfo;
+mod kfd;
 mod metrics;
 mod truth;

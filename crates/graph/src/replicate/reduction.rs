@@ -1,6 +1,6 @@
 //! Ring or tree: methods to sum gradients over devices.
 
-use gpu_core::{Bytes, Link, PeerAccess, Rates, Route, Topology};
+use gpu_core::{Bytes, PeerAccess, Rates, Route, Topology};
 
 /// The largest number of devices for which a ring is searched.
 const MAX_RING: usize = 16;
