@@ -1,12 +1,17 @@
 //! The devices: `GpuBackend`.
 
-use crate::{Card, KfdNode, KfdTopology, Tree, cards, details, links, product_names, topology};
+use crate::differences::Differences;
+use crate::{
+    Card, KfdBank, KfdNode, KfdTopology, Root, Tree, cards, details, links, listed_names,
+    product_names, topology,
+};
 use gpu_core::{
     Absent, ActToken, Bytes, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess,
     DeviceSample, DeviceUuid, Driver, Error, ErrorKind, GpuBackend, Groups, MemoryInfo, Origin,
-    Partition, PidNamespace, Reading, Result, Topology,
+    Partition, PciBusId, PidNamespace, Reading, Result, Topology,
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The GPUs of AMD and Intel of one machine, in the order of their PCI addresses.
@@ -18,6 +23,7 @@ pub struct Drm {
     origin: Origin,
     /// The devices as last listed.
     known: Arc<Mutex<Vec<Device>>>,
+    differences: Arc<Differences>,
 }
 
 /// A card, and what does not change while it works.
@@ -31,33 +37,53 @@ struct Device {
 impl Drm {
     /// Returns the GPUs of a machine.
     pub fn new(tree: Arc<dyn Tree>, origin: Origin) -> Self {
-        Drm { tree, origin, known: Arc::default() }
+        Drm { tree, origin, known: Arc::default(), differences: Arc::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Vec<Device>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn list(&self) -> Result<Vec<Device>> {
-        let tree = &*self.tree;
-        let cards = match cards(tree) {
+        let cards = match cards(&*self.tree) {
             // A machine without DRM.
             Err(Absent::NotSupported) => Vec::new(),
-            cards => cards.map_err(|reason| Error::new(reason, "list the devices of DRM"))?,
+            cards => cards.map_err(|reason| Error::new(reason, "list the cards in /sys/class/drm"))?,
         };
-        let names = product_names(tree, &cards);
-        let device = |(index, (card, name)): (u32, (Card, _))| Device {
-            is_integrated: card.is_integrated(tree),
-            info: info(tree, &card, index, name),
-            card,
-        };
-        let devices: Vec<Device> = (0..).zip(cards.into_iter().zip(names)).map(device).collect();
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&devices);
-        Ok(devices)
+        let mut known = self.known();
+        if !known.iter().map(|device| &device.card).eq(&cards) {
+            let names = self.names(&cards);
+            let device = |(index, (card, name)): (u32, (Card, _))| Device {
+                is_integrated: card.is_integrated(&*self.tree),
+                info: info(&*self.tree, &card, index, name),
+                card,
+            };
+            *known = (0..).zip(cards.into_iter().zip(names)).map(device).collect();
+        }
+        Ok(known.clone())
+    }
+
+    /// Returns the product names, for a copied tree also from the lists of this machine. A card
+    /// that no list has is named by its PCI ID.
+    fn names(&self, cards: &[Card]) -> Vec<Reading<String>> {
+        let mut names = product_names(&*self.tree, cards);
+        if names.iter().any(Result::is_err)
+            && let Ok(own) = Root::open(Path::new("/"))
+        {
+            let own = listed_names(cards, &own);
+            names = names.into_iter().zip(own).map(|(name, own)| name.or(own)).collect();
+        }
+        names.into_iter().zip(cards).map(|(name, card)| name.or_else(|_| card.id_name())).collect()
     }
 
     fn find(&self, id: &DeviceId) -> Result<Device> {
         let is_it = |device: &&Device| device.info.id.same_device(id);
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).iter().find(is_it).cloned();
-        let listed = || Ok::<_, Error>(self.list()?.iter().find(is_it).cloned());
+        let known = self.known().iter().find(is_it).cloned();
         let gone = || Error::new(ErrorKind::Invalid, format!("find the card of {id}"));
-        known.map_or_else(listed, |known| Ok(Some(known)))?.ok_or_else(gone)
+        match known {
+            Some(known) => Ok(known),
+            None => self.list()?.iter().find(is_it).cloned().ok_or_else(gone),
+        }
     }
 }
 
@@ -100,7 +126,8 @@ impl GpuBackend for Drm {
 
     fn sample(&self, id: &DeviceId) -> Result<DeviceSample> {
         let device = self.find(id)?;
-        Ok(details::sample(&*self.tree, &device.card, device.is_integrated))
+        let sample = details::sample(&*self.tree, &device.card, device.is_integrated);
+        Ok(self.differences.complete(&*self.tree, &device.card, sample))
     }
 
     /// # Errors
@@ -139,7 +166,7 @@ impl GpuBackend for Drm {
 }
 
 /// Returns the nodes of a GPU: more than one if it is partitioned.
-fn of_chip(kfd: &KfdTopology, bus: Reading<gpu_core::PciBusId>) -> Vec<&KfdNode> {
+fn of_chip(kfd: &KfdTopology, bus: Reading<PciBusId>) -> Vec<&KfdNode> {
     kfd.nodes.iter().filter(|node| node.is_gpu && bus.is_ok() && node.bus == bus).collect()
 }
 
@@ -147,7 +174,7 @@ fn of_chip(kfd: &KfdTopology, bus: Reading<gpu_core::PciBusId>) -> Vec<&KfdNode>
 /// the chip.
 fn partition(index: u32, node: &KfdNode) -> Partition {
     let banks = node.banks.as_ref().map_err(|reason| *reason);
-    let sum = |of: fn(&crate::KfdBank) -> Reading<Bytes>| banks.and_then(|all| all.iter().map(of).sum());
+    let sum = |of: fn(&KfdBank) -> Reading<Bytes>| banks.and_then(|all| all.iter().map(of).sum());
     Partition {
         index,
         uuid: Err(Absent::NotSupported),
