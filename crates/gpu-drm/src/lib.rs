@@ -9,6 +9,12 @@
 //! a counter or blocks: everything in debugfs, `xgmi_error`, `pcie_bw` and `sdma_*` of KFD. A file
 //! that would wake a sleeping card is not read either.
 
+mod clients;
+mod fdinfo;
+mod metrics;
 mod tree;
 
+pub use clients::{ClientHolder, Clients, HeldClient, ProcessClients, clients};
+pub use fdinfo::{Client, ClientMemory, Engine, Region, RegionKind, region_kind};
+pub use metrics::Metrics;
 pub use tree::{Root, Tree};
