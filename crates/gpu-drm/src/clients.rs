@@ -45,17 +45,26 @@ pub struct ClientHolder {
     pub uids: Reading<Uids>,
 }
 
-/// The memory of one process on one device.
+/// A process on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProcessMemory {
+pub struct ProcessClients<'a> {
     /// The process.
     pub pid: Pid,
-    /// What its clients use. Shared buffers count once: if several of its clients share different
-    /// buffers with others, this is a lower bound. Only clients that no other process has count as
+    /// Its clients on the device.
+    pub clients: Vec<&'a HeldClient>,
+    /// What they use. Shared buffers count once: if several of these clients share different buffers
+    /// with others, `resident` is a lower bound. Only clients that no other process has count as
     /// `private`.
     pub memory: ClientMemory,
-    /// The other processes that have a client of this process. If it ends, those keep the memory.
-    pub shared_with: BTreeSet<Pid>,
+}
+
+impl ProcessClients<'_> {
+    /// Returns the other processes that have one of these clients. They keep its memory when this
+    /// process ends.
+    pub fn shared_with(&self) -> BTreeSet<Pid> {
+        let holders = self.clients.iter().flat_map(|held| &held.holders).copied();
+        holders.filter(|holder| *holder != self.pid).collect()
+    }
 }
 
 /// The clients of all processes.
@@ -107,30 +116,22 @@ impl Clients {
         sum(self.on(device).map(|held| held.client.memory(integrated)))
     }
 
-    /// Returns the memory of each process on a device, by PID; `integrated` is as for
-    /// [`Client::memory`].
-    pub fn processes_on(&self, device: PciBusId, integrated: bool) -> Vec<ProcessMemory> {
-        let mut clients: BTreeMap<Pid, Vec<&HeldClient>> = BTreeMap::new();
+    /// Returns the processes on a device, by PID; `integrated` is as for [`Client::memory`].
+    pub fn processes_on(&self, device: PciBusId, integrated: bool) -> Vec<ProcessClients<'_>> {
+        let mut processes: BTreeMap<Pid, Vec<&HeldClient>> = BTreeMap::new();
         for held in self.on(device) {
             for pid in &held.holders {
-                clients.entry(*pid).or_default().push(held);
+                processes.entry(*pid).or_default().push(held);
             }
         }
-        let process = |(pid, clients): (Pid, Vec<&HeldClient>)| {
+        let processes = processes.into_iter().map(|(pid, clients)| {
             let memory = |held: &&HeldClient| held.client.memory(integrated);
             let alone = clients.iter().filter(|held| held.holders.len() == 1);
-            let memory = ClientMemory {
-                resident: sum(clients.iter().map(memory)).resident,
-                private: sum(alone.map(memory)).private,
-            };
-            let holders = clients.iter().flat_map(|held| &held.holders).copied();
-            ProcessMemory {
-                pid,
-                memory,
-                shared_with: holders.filter(|other| *other != pid).collect(),
-            }
-        };
-        clients.into_iter().map(process).collect()
+            let private = sum(alone.map(memory)).private;
+            let memory = ClientMemory { private, ..sum(clients.iter().map(memory)) };
+            ProcessClients { pid, clients, memory }
+        });
+        processes.collect()
     }
 }
 

@@ -2,12 +2,13 @@
 //!
 //! The layouts are those of the structures in the kernel's `kgd_pp_interface.h`. A version does not
 //! extend the one before it, so a table is read only if its format, content and size are known.
-//! sysfs and hwmon say more certainly what they say too: a value whose unit differs between chips or
-//! firmwares is left out here.
+//! sysfs and hwmon are the better source of what they have too. A value whose unit differs between
+//! chips or firmwares is absent here, unless its size shows the unit.
 
 use gpu_core::{Absent, Celsius, Milliwatts, Percent, Reading, plausible};
 
-/// A table. A field that its version does not have, or the chip does not fill, is `NotSupported`.
+/// A table. A field is `NotSupported` if its version does not have it, or the chip does not fill it
+/// (all bits are 1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metrics {
     /// Format and content revision, such as 1 and 3.
@@ -68,7 +69,7 @@ enum What {
     VideoCenti,
     Watts,
     Milli,
-    /// In W or mW: the firmware decides.
+    /// In W or mW, which depends on the chip.
     Power,
     /// In 2^-16 J.
     Energy,

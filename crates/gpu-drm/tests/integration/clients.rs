@@ -39,9 +39,9 @@ fn clients_are_counted_once() {
     assert_eq!(clients.memory(device(), false).resident, Ok(Bytes::from_mib(47)));
     let found = clients.processes_on(device(), false);
     let found: Vec<_> =
-        found.iter().map(|p| (p.pid.0, p.memory.resident, &p.shared_with)).collect();
+        found.iter().map(|p| (p.pid.0, p.memory.resident, p.shared_with())).collect();
     let mib = |count| Ok(Bytes::from_mib(count));
-    assert_eq!(found, [(5, mib(40), &pids(&[6])), (6, mib(47), &pids(&[5]))]);
+    assert_eq!(found, [(5, mib(40), pids(&[6])), (6, mib(47), pids(&[5]))]);
 }
 
 #[test]

@@ -84,18 +84,9 @@ fn other_descriptors_are_no_clients() {
 
 #[test]
 fn malformed_numbers_are_absent() {
-    for value in [
-        "",
-        "x",
-        "-1",
-        "1.5",
-        "1 GB",
-        "1 MiB x",
-        "18446744073709551616",
-        "1KiB",
-        "18446744073709551615 KiB",
-        "281474976710657",
-    ] {
+    let values = "|x|-1|1.5|1 GB|1 MiB x|1KiB|18446744073709551616|18446744073709551615 KiB|\
+                  281474976710657";
+    for value in values.split('|') {
         let client = client(&format!("drm-resident-vram:\t{value}\ndrm-engine-gfx:\t{value}\n"));
         let resident = client.regions["vram"].resident;
         assert_eq!(resident, Err(Absent::Implausible), "{value:?}");

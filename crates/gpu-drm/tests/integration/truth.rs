@@ -70,7 +70,12 @@ fn written(want: &Value) -> String {
         ("link_speed", "GT", 1, 1),
         ("fan_rpm", "rpm", 1, 1),
         ("power_w", "mW", 1_000, 1),
-        ("socket_power", "mW", 1, 1),
+        (
+            "socket_power",
+            "mW",
+            if want["socket_power"].as_u64() < Some(256) { 1_000 } else { 1 },
+            1,
+        ),
         ("clock_stamp", "ns", 1, 1),
         ("indep_throttle", "why", 1, 1),
         ("throttle", "chip", 1, 1),
