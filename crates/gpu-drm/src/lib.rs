@@ -9,6 +9,16 @@
 //! a counter or blocks: everything in debugfs, `xgmi_error`, `pcie_bw` and `sdma_*` of KFD. A file
 //! that would wake a sleeping card is not read either.
 
+mod card;
+mod clocks;
+mod hwmon;
+mod names;
 mod tree;
+mod values;
 
+pub use card::{Card, CardDriver, PciIds, cards, partition_nodes};
+pub use clocks::{DPM_CLOCKS, Gt, Level, current_clock, gts, levels};
+pub use hwmon::{EnergyCounter, PowerDraw, Quantity, Sensor, Sensors, sensors};
+pub use names::{listed_names, product_names};
 pub use tree::{Root, Tree};
+pub use values::{Link, Values, values};
