@@ -118,8 +118,8 @@ pub fn cards(tree: &dyn Tree) -> Reading<Vec<Card>> {
 /// As [`Tree::names`]: `NotSupported` on a machine without DRM.
 pub fn partition_nodes(tree: &dyn Tree) -> Reading<Vec<u32>> {
     let is_partition = |minor: &u32| {
-        let events = tree.text(&format!("{DRM}/renderD{minor}/device/uevent"));
-        let alias = events.as_ref().map(|events| property(events, "MODALIAS"));
+        let uevent = tree.text(&format!("{DRM}/renderD{minor}/device/uevent"));
+        let alias = uevent.as_ref().map(|uevent| property(uevent, "MODALIAS"));
         matches!(alias, Ok(Ok(alias)) if alias.starts_with("platform:amdgpu_xcp"))
     };
     Ok(numbered(tree, DRM, "renderD")?.into_iter().filter(is_partition).collect())
@@ -127,25 +127,25 @@ pub fn partition_nodes(tree: &dyn Tree) -> Reading<Vec<u32>> {
 
 /// Reads the PCI device in a directory; `None` if it is none of ours.
 fn card_in(tree: &dyn Tree, dir: String) -> Option<Card> {
-    let events = tree.text(&format!("{dir}/uevent")).unwrap_or_default();
-    let known = |key| property(&events, key).map(str::to_owned);
+    let uevent = tree.text(&format!("{dir}/uevent")).unwrap_or_default();
+    let known = |key| property(&uevent, key).map(str::to_owned);
     let bus = known("PCI_SLOT_NAME").or_else(|_| tree.target(&dir)).ok()?.parse().ok()?;
     let driver = known("DRIVER").or_else(|_| tree.target(&format!("{dir}/driver"))).ok()?;
     let driver = CardDriver::ALL.into_iter().find(|known| known.name() == driver)?;
     let ids = PciIds {
-        device: property(&events, "PCI_ID").and_then(pair),
-        subsystem: property(&events, "PCI_SUBSYS_ID").and_then(pair),
+        device: property(&uevent, "PCI_ID").and_then(pair),
+        subsystem: property(&uevent, "PCI_SUBSYS_ID").and_then(pair),
         revision: tree.number(&format!("{dir}/revision")),
-        class: property(&events, "PCI_CLASS")
+        class: property(&uevent, "PCI_CLASS")
             .and_then(|class| u32::from_str_radix(class, 16).map_err(|_| Absent::Implausible)),
     };
     Some(Card { card: None, render: None, dir, bus, driver, ids })
 }
 
 /// Returns a value of a file `uevent`, whose lines are `KEY=VALUE`.
-fn property<'a>(events: &'a str, key: &str) -> Reading<&'a str> {
+fn property<'a>(uevent: &'a str, key: &str) -> Reading<&'a str> {
     let value = |line: &'a str| line.strip_prefix(key)?.strip_prefix('=');
-    events.lines().find_map(value).ok_or(Absent::NotSupported)
+    uevent.lines().find_map(value).ok_or(Absent::NotSupported)
 }
 
 /// Parses `1002:687F`.

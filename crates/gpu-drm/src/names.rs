@@ -50,10 +50,10 @@ pub fn listed_names(ids: &[PciIds], amdgpu_ids: &str, pci_ids: &str) -> Vec<Read
     for line in amdgpu_ids.lines() {
         // `7550,⇥C0,⇥AMD Radeon RX 9070 XT`
         let mut columns = line.splitn(3, ',').map(str::trim);
-        let columns =
-            [columns.next(), columns.next(), columns.next()].map(Option::unwrap_or_default);
-        let key = hex(columns[0]).zip(u8::from_str_radix(columns[1], 16).ok());
-        keep(key.and_then(|key| revisions.get_mut(&key)), columns[2]);
+        let columns = (columns.next(), columns.next(), columns.next());
+        let (Some(device), Some(revision), Some(name)) = columns else { continue };
+        let key = hex(device).zip(u8::from_str_radix(revision, 16).ok());
+        keep(key.and_then(|key| revisions.get_mut(&key)), name);
     }
 
     let mut devices: BTreeMap<_, _> =
