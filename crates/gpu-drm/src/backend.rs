@@ -2,7 +2,7 @@
 
 use crate::differences::Differences;
 use crate::{
-    Card, KfdBank, KfdNode, KfdTopology, Root, Tree, cards, details, links, listed_names,
+    Card, KfdBank, KfdNode, KfdTopology, Root, Tree, cards, details, links,
     product_names, topology,
 };
 use gpu_core::{
@@ -63,17 +63,21 @@ impl Drm {
         Ok(known.clone())
     }
 
-    /// Returns the product names, for a copied tree also from the lists of this machine. A card
-    /// that no list has is named by its PCI ID.
+    /// Returns the product names, for a copied tree without lists by those of this machine. A card
+    /// that no list has is named by its PCI IDs.
     fn names(&self, cards: &[Card]) -> Vec<Reading<String>> {
-        let mut names = product_names(&*self.tree, cards);
+        let tree = &*self.tree;
+        let mut names = product_names(tree, tree, cards);
         if names.iter().any(Result::is_err)
+            && matches!(self.origin, Origin::Copied(_))
             && let Ok(own) = Root::open(Path::new("/"))
         {
-            let own = listed_names(cards, &own);
-            names = names.into_iter().zip(own).map(|(name, own)| name.or(own)).collect();
+            names = product_names(tree, &own, cards);
         }
-        names.into_iter().zip(cards).map(|(name, card)| name.or_else(|_| card.id_name())).collect()
+        let ids = |card: &Card| {
+            card.ids.device.map(|(vendor, device)| format!("GPU {vendor:04x}:{device:04x}"))
+        };
+        names.into_iter().zip(cards).map(|(name, card)| name.or_else(|_| ids(card))).collect()
     }
 
     fn find(&self, id: &DeviceId) -> Result<Device> {

@@ -49,11 +49,11 @@ impl CopiedMachine {
     }
 
     fn clients(&self) -> Result<Clients> {
-        match clients(self.tree()) {
-            // A tree without processes.
-            Err(Absent::NotSupported) => Ok(Clients::default()),
-            clients => clients.map_err(|reason| Error::new(reason, "list the processes")),
-        }
+        let unlisted = |reason| match reason {
+            Absent::NotSupported => Error::new(Absent::NotRecorded, "find 'proc' in the copied tree"),
+            reason => Error::new(reason, "list the processes of the copied tree"),
+        };
+        clients(self.tree()).map_err(unlisted)
     }
 
     fn key(&self, pid: Pid) -> ProcessKey {

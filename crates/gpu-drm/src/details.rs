@@ -59,7 +59,7 @@ pub(crate) fn details(tree: &dyn Tree, card: &Card, groups: Groups) -> DeviceDet
         power_readings: known(Group::PowerReadings).then(|| power_readings(&sensors)),
         thermal: known(Group::Thermal).then(|| thermal(&sensors)),
         pcie: known(Group::Pcie).then(|| pcie(card, &values)),
-        ..DeviceDetails::default()
+        ..DeviceDetails::not_supported(groups)
     }
 }
 

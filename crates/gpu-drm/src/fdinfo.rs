@@ -3,7 +3,7 @@
 //! The keys are those of the kernel's `Documentation/gpu/drm-usage-stats.rst`. amdgpu of Linux 5.14
 //! to 5.18 prints `vram mem:` instead; its percentages are not read, for their window is unknown.
 
-use gpu_core::{Absent, Bytes, PciBusId, Percent, Reading, plausible};
+use gpu_core::{Absent, Bytes, DeviceProcessKind, PciBusId, Percent, Reading, plausible};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -200,6 +200,21 @@ impl Client {
         ClientMemory {
             resident: counted.iter().map(|region| region.resident).sum(),
             private: counted.iter().map(private).sum(),
+        }
+    }
+
+    /// Returns how it has used its device so far; `computes`: its process uses KFD, which moves no
+    /// counter of amdgpu.
+    pub(crate) fn kind(&self, computes: bool) -> DeviceProcessKind {
+        let has_used = |names: &[&str]| {
+            let used = |engine: &Engine| engine.nanos.or(engine.cycles).is_ok_and(|used| used > 0);
+            self.engines.iter().any(|(name, engine)| names.contains(&name.as_str()) && used(engine))
+        };
+        match (computes || has_used(&["compute", "ccs"]), has_used(&["gfx", "render", "rcs"])) {
+            (true, true) => DeviceProcessKind::ComputeAndGraphics,
+            (true, false) => DeviceProcessKind::Compute,
+            (false, true) => DeviceProcessKind::Graphics,
+            (false, false) => DeviceProcessKind::Unknown,
         }
     }
 

@@ -15,6 +15,7 @@ mod clients;
 mod clocks;
 mod copied;
 mod details;
+mod differences;
 mod driver;
 mod fdinfo;
 mod hwmon;
@@ -27,7 +28,7 @@ mod values;
 
 pub use backend::Drm;
 pub use card::{Card, CardDriver, PciIds, cards, partition_nodes};
-pub use clients::{ClientHolder, Clients, HeldClient, ProcessMemory, clients};
+pub use clients::{ClientHolder, Clients, HeldClient, ProcessClients, clients};
 pub use clocks::{DPM_CLOCKS, Gt, Level, current_clock, gts, levels};
 pub use copied::CopiedMachine;
 pub use driver::{DrmDriver, drivers};

@@ -20,14 +20,14 @@ const MAX_NAME: usize = 256;
 const AMD: u16 = 0x1002;
 
 /// Returns the product name of each card: that of its own `product_name` (most boards have none),
-/// else that of libdrm's list, else that of the PCI ID repository.
+/// else that of libdrm's list, else that of the PCI ID repository. The machine `lists` has the lists.
 ///
 /// # Errors
 /// Each name: `NotFound` if it is in no list that this machine has.
-pub fn product_names(tree: &dyn Tree, cards: &[Card]) -> Vec<Reading<String>> {
+pub fn product_names(tree: &dyn Tree, lists: &dyn Tree, cards: &[Card]) -> Vec<Reading<String>> {
     let ids: Vec<_> = cards.iter().map(|card| card.ids).collect();
-    let repository = PCI_IDS.iter().map(|path| list(tree, path)).find(|text| !text.is_empty());
-    let listed = listed_names(&ids, &list(tree, AMDGPU_IDS), &repository.unwrap_or_default());
+    let repository = PCI_IDS.iter().map(|path| list(lists, path)).find(|text| !text.is_empty());
+    let listed = listed_names(&ids, &list(lists, AMDGPU_IDS), &repository.unwrap_or_default());
     let name = |(card, listed): (&Card, _)| {
         let own = tree.text(&format!("{}/product_name", card.dir));
         own.ok().filter(|name| name.len() <= MAX_NAME).map_or(listed, Ok)

@@ -74,6 +74,13 @@ macro_rules! details {
                 $( self.$field.iter_mut().for_each(|readings| readings.restate(from, to)); )*
             }
 
+            /// Returns these groups, with every value `NotSupported`.
+            pub fn not_supported(groups: Groups) -> Self {
+                DeviceDetails {
+                    $( $field: groups.has(Group::$group).then(Default::default), )*
+                }
+            }
+
             /// Keeps the groups of a set.
             #[must_use]
             pub fn only(mut self, groups: Groups) -> Self {

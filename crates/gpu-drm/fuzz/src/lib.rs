@@ -42,7 +42,7 @@ pub fn fdinfo(bytes: &[u8]) {
         assert_eq!(memory.resident.is_ok(), each.iter().all(Result::is_ok));
         assert!(memory.resident.unwrap_or(Bytes(0)) <= each.into_iter().flatten().sum());
         let pids = clients.processes_on(device, false);
-        assert!(pids.iter().all(|process| !process.shared_with.contains(&process.pid)));
+        assert!(pids.iter().all(|process| !process.shared_with().contains(&process.pid)));
     }
 }
 

@@ -19,7 +19,7 @@ fn cards_of_real_machines_have_the_right_values() {
         let root = machine(&data, want["machine"].as_str().unwrap());
         let tree = Noting::new(root.path());
         let found = cards(&tree).unwrap();
-        let names = product_names(&tree, &found);
+        let names = product_names(&tree, &tree, &found);
         let number = |card: &Card| Some(format!("card{}", card.card?));
         let index = found.iter().position(|card| number(card).as_deref() == want["card"].as_str());
         let (card, name) = index.map(|index| (&found[index], &names[index])).expect(&label);

@@ -169,7 +169,7 @@ fn hostile_files_are_absent_values() {
             "{content:.9}"
         );
         assert_eq!(absent.len(), 9, "{content:.9}");
-        assert_eq!(product_names(&tree, &[card]), [Err(Absent::NotFound)], "{content:.9}");
+        assert_eq!(product_names(&tree, &tree, &[card]), [Err(Absent::NotFound)], "{content:.9}");
     }
 }
 
@@ -324,6 +324,6 @@ fn own_name_precedes_the_lists_and_precise_lists_precede_others() {
         (&format!("{PCI}/product_name"), "Own\n", "Own"),
     ] {
         write(&root, path, content);
-        assert_eq!(product_names(&tree, std::slice::from_ref(&card)), [Ok(want.to_owned())]);
+        assert_eq!(product_names(&tree, &tree, std::slice::from_ref(&card)), [Ok(want.to_owned())]);
     }
 }
