@@ -4,11 +4,17 @@
 use crate::MachineError;
 use crate::session_devices::SessionDevices;
 use crate::several::Several;
-use gpu_core::{Error, ErrorKind, GpuBackend, Groups, KernelDriver, Origin};
+use crate::source::roots;
+use gpu_core::{
+    DeviceInfo, DriverView, Error, ErrorKind, GpuBackend, Groups, KernelDriver, Origin,
+};
+use gpu_drm::{Drm, Root, Tree};
+use gpu_host::LinuxHost;
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
+use gpu_sim::live;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// The hidden command name of the child process that queries NVML.
@@ -27,7 +33,28 @@ pub(crate) enum Use {
 
 /// Returns the known drivers, in the order of their backends.
 pub(crate) fn drivers() -> Arc<[Arc<dyn KernelDriver>]> {
-    gpu_nvidia_driver::drivers()
+    static DRIVERS: LazyLock<Arc<[Arc<dyn KernelDriver>]>> = LazyLock::new(|| {
+        let others = own_files().map(|tree| gpu_drm::drivers(&tree)).unwrap_or_default();
+        gpu_nvidia_driver::drivers().iter().cloned().chain(others).collect()
+    });
+    DRIVERS.clone()
+}
+
+/// Returns the files of this machine.
+fn own_files() -> Option<Arc<dyn Tree>> {
+    Some(Arc::new(Root::open(Path::new("/")).ok()?))
+}
+
+/// Returns the GPUs of AMD and Intel of this machine; `None` if there are none.
+fn drm() -> Option<Drm> {
+    let drm = Drm::new(own_files()?, Origin::Live);
+    // A failure is reported like a device.
+    drm.devices().map_or(true, |devices| !devices.is_empty()).then_some(drm)
+}
+
+/// Returns NVIDIA's devices as its kernel module lists them.
+fn nvidia_devices() -> gpu_core::Result<Vec<DeviceInfo>> {
+    LinuxHost::with_drivers(roots(), gpu_nvidia_driver::drivers()).driver_devices()
 }
 
 /// Queries NVML for the parent process if this process was started for that.
@@ -40,9 +67,13 @@ pub(crate) fn serve_if_requested() {
 }
 
 /// The devices of this machine, before it is known whether they belong to a session.
-pub(crate) struct Opened(NvmlChild);
+pub(crate) struct Opened {
+    nvml: Option<NvmlChild>,
+    drm: Option<Drm>,
+}
 
-/// Opens the backends of this machine.
+/// Opens the backends of this machine: NVML only where it can have devices, because starting its
+/// child process takes most of the time of a short query.
 ///
 /// `library` is the NVML library to use instead of the installed one, and `program` the program to
 /// start for its queries, if this one does not call [`serve_if_requested`].
@@ -62,6 +93,12 @@ pub(crate) fn open(
             Error::new(ErrorKind::Invalid, what).with_source(error)
         })?;
     }
+    let is_session = live::named().is_some();
+    let drm = if is_session { None } else { drm() };
+    let is_asked_for = library.is_some() || is_session || drm.is_none();
+    if !is_asked_for && nvidia_devices().is_ok_and(|devices| devices.is_empty()) {
+        return Ok(Opened { nvml: None, drm });
+    }
     let own = program.map_or_else(std::env::current_exe, |program| Ok(program.to_owned()));
     let own = own.map_err(|error| MachineError::io("find this program", error))?;
     let helper = Helper {
@@ -72,7 +109,7 @@ pub(crate) fn open(
     };
     let progress = Box::new(move |waiting: &Waiting| progress(&described(waiting)));
     let nvml = NvmlChild::new(helper, deadline, progress);
-    Ok(Opened(match purpose {
+    let nvml = match purpose {
         Use::Watch { keep_open: true } => nvml.keep_open(),
         Use::Any | Use::Watch { keep_open: false } => nvml,
         Use::Query { groups, once } => {
@@ -80,18 +117,21 @@ pub(crate) fn open(
             nvml.request_snapshot(groups);
             nvml
         }
-    }))
+    };
+    Ok(Opened { nvml: Some(nvml), drm })
 }
 
 impl Opened {
     /// Returns the directory of the session that the library reports.
     pub(crate) fn session(&self) -> Option<PathBuf> {
-        Some(self.0.simulated()?.session)
+        Some(self.nvml.as_ref()?.simulated()?.session)
     }
 
     /// Returns the devices of this machine.
     pub(crate) fn of_this_machine(self) -> Box<dyn GpuBackend> {
-        Several::of(vec![Box::new(self.0)])
+        let nvml = self.nvml.map(|nvml| Box::new(nvml) as Box<dyn GpuBackend>);
+        let all = nvml.into_iter().chain(self.drm.map(|drm| Box::new(drm) as _));
+        Several::with_list(all.collect(), || nvidia_devices().unwrap_or_default())
     }
 
     /// Returns the devices of the session in a directory.
@@ -103,7 +143,9 @@ impl Opened {
         dir: &Path,
         origin: Origin,
     ) -> Result<Box<dyn GpuBackend>, MachineError> {
-        Ok(Box::new(SessionDevices::new(self.0, dir, origin)?))
+        let missing = || Error::new(ErrorKind::Unsupported, "find the NVML of the session");
+        let nvml = self.nvml.ok_or_else(missing)?;
+        Ok(Box::new(SessionDevices::new(nvml, dir, origin)?))
     }
 }
 

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// and the first backend answers for the device.
 pub(crate) struct Several {
     backends: Vec<Box<dyn GpuBackend>>,
+    /// The devices that the kernel lists for the first backend: they are reported with its failure
+    /// if it does not answer.
+    listed: fn() -> Vec<DeviceInfo>,
     /// The backend of each device, and the device's identity there, as last reported.
     known: Mutex<Vec<Known>>,
 }
@@ -27,11 +30,19 @@ struct Known {
 
 impl Several {
     /// Returns these backends as one; a single backend stays as it is.
-    pub(crate) fn of(mut backends: Vec<Box<dyn GpuBackend>>) -> Box<dyn GpuBackend> {
+    pub(crate) fn of(backends: Vec<Box<dyn GpuBackend>>) -> Box<dyn GpuBackend> {
+        Several::with_list(backends, Vec::new)
+    }
+
+    /// Returns these backends as one, with the devices that the kernel lists for the first.
+    pub(crate) fn with_list(
+        mut backends: Vec<Box<dyn GpuBackend>>,
+        listed: fn() -> Vec<DeviceInfo>,
+    ) -> Box<dyn GpuBackend> {
         if backends.len() == 1 {
             return backends.remove(0);
         }
-        Box::new(Several { backends, known: Mutex::default() })
+        Box::new(Several { backends, listed, known: Mutex::default() })
     }
 
     /// Numbers the devices of all backends and records which backend answers for each.
@@ -130,7 +141,10 @@ impl GpuBackend for Several {
     }
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
-        let answers = self.answers(|backend| backend.devices())?;
+        let mut answers = self.answers(|backend| backend.devices())?;
+        if answers.first().is_none_or(|(at, _)| *at > 0) {
+            answers.insert(0, (0, (self.listed)()));
+        }
         let all =
             answers.into_iter().flat_map(|(at, devices)| devices.into_iter().map(move |d| (at, d)));
         Ok(self.merge(all.collect(), |device| &mut device.id))
@@ -199,8 +213,14 @@ impl GpuBackend for Several {
     }
 
     fn inventory(&self, groups: Groups) -> Inventory {
-        let inventories: Vec<Inventory> =
+        let mut inventories: Vec<Inventory> =
             self.backends.iter().map(|b| b.inventory(groups)).collect();
+        if let Some(Inventory { driver: Err(fault), devices }) = inventories.first_mut()
+            && devices.is_empty()
+        {
+            let unanswered = |info| DeviceState::unanswered(info, groups, fault);
+            devices.extend((self.listed)().into_iter().map(unanswered));
+        }
         let drivers = inventories.iter().map(|inventory| &inventory.driver);
         let driver = drivers.clone().find(|driver| driver.is_ok()).or(drivers.into_iter().next());
         let none = || Err(Error::new(ErrorKind::Unsupported, "query a driver").fault());
