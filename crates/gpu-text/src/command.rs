@@ -43,6 +43,9 @@ pub(crate) fn read(line: &str) -> Option<Command> {
             is_typed.then_some(Command { kind: Some(Kind::KernelLog), fields: None })
         }
         "gpustat" => is_typed.then_some(Command { kind: Some(Kind::Gpustat), fields: None }),
+        "rocm-smi" | "amd-smi" | "xpu-smi" | "intel_gpu_top" | "radeontop" | "amdgpu_top" => {
+            is_typed.then_some(Command { kind: Some(Kind::Other), fields: None })
+        }
         "lsof" => is_typed.then_some(Command { kind: Some(Kind::Lsof), fields: None }),
         _ => None,
     }

@@ -361,7 +361,9 @@ impl<'a> Row<'a> {
             persistence: self.read(&["persistence_mode"], field::switch),
             display_active: self.read(&["display_active"], field::switch),
             mig_enabled: self.read(&["mig.mode.current", "mig.mode"], field::switch),
+            partition: None,
             tensorflow: None,
+            shares_host: false,
             details: self.health(),
         }
     }

@@ -10,7 +10,7 @@ use crate::command::{self, Command};
 use crate::document::Kind;
 use crate::text::Text;
 use crate::{
-    csv, failure, fuser, gpustat, gpustat_json, kernel_log, list, lsof, mig_list, monitor,
+    csv, failure, fuser, gpustat, gpustat_json, kernel_log, list, lsof, mig_list, monitor, other,
     placement, tensorflow, topology,
 };
 
@@ -81,6 +81,8 @@ pub(crate) fn of_line<'a>(
         Some(Kind::Mig)
     } else if gpustat::is_row(line) || gpustat_json::is_start(line, following.clone()) {
         Some(Kind::Gpustat)
+    } else if other::is_start(line, following.clone()) {
+        Some(Kind::Other)
     } else if is_table(line) {
         Some(Kind::Table)
     } else if is_q(line) {

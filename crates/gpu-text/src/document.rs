@@ -50,11 +50,13 @@ pub enum Kind {
     Placement,
     /// A failure text of a whole tool.
     Error,
+    /// Devices and processes, from a tool of AMD or Intel such as `rocm-smi`.
+    Other,
 }
 
 impl Kind {
     /// All kinds, each with its name in JSON.
-    pub const NAMED: [(&str, Kind); 17] = [
+    pub const NAMED: [(&str, Kind); 18] = [
         ("table", Kind::Table),
         ("q", Kind::Q),
         ("xml", Kind::Xml),
@@ -72,12 +74,32 @@ impl Kind {
         ("kernel_log", Kind::KernelLog),
         ("placement", Kind::Placement),
         ("error", Kind::Error),
+        ("other", Kind::Other),
     ];
 
     /// Returns the name used in JSON.
     pub const fn name(self) -> &'static str {
         Kind::NAMED[self as usize].0
     }
+}
+
+/// A program that prints a text of kind [`Kind::Other`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Tool {
+    /// AMD's `rocm-smi`.
+    RocmSmi,
+    /// AMD's `amd-smi`.
+    AmdSmi,
+    /// Intel's `xpu-smi`.
+    XpuSmi,
+    /// `intel_gpu_top -J`.
+    IntelGpuTop,
+    /// `radeontop -d`.
+    Radeontop,
+    /// `amdgpu_top -J`.
+    AmdgpuTop,
 }
 
 /// Everything parsed from one text.
@@ -89,6 +111,9 @@ pub struct Document {
     pub schema: u32,
     /// Kind of the text.
     pub kind: Kind,
+    /// The program that printed a text of kind other; without it in any other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<Tool>,
     /// Version of the driver, not of nvidia-smi. Null if the text does not contain it.
     pub driver_version: Option<String>,
     /// CUDA version that the driver supports. Null if the text does not contain it.
@@ -151,6 +176,7 @@ impl Document {
         Document {
             schema: 1,
             kind,
+            tool: None,
             driver_version: None,
             cuda_version: None,
             gpus: Vec::new(),
@@ -262,8 +288,14 @@ pub struct Gpu {
     #[serde(serialize_with = "value_or_null")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<bool>"))]
     pub mig_enabled: Reading<bool>,
+    /// The partition of a chip that the device is. Without it if the text does not contain it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<PartitionMode>,
     /// What TensorFlow's log reports of the GPU. Null in any other text.
     pub tensorflow: Option<TensorFlowDevice>,
+    /// Whether it is part of a processor and its memory is the host's.
+    #[serde(skip)]
+    pub shares_host: bool,
     /// The values that the health of the GPU is judged by.
     #[serde(skip)]
     pub details: gpu_core::DeviceDetails,
@@ -288,10 +320,25 @@ impl Default for Gpu {
             persistence: Err(NotRecorded),
             display_active: Err(NotRecorded),
             mig_enabled: Err(NotRecorded),
+            partition: None,
             tensorflow: None,
+            shares_host: false,
             details: gpu_core::DeviceDetails::default(),
         }
     }
+}
+
+/// How a chip of AMD is divided into devices, and which of them one is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PartitionMode {
+    /// Compute partition: SPX for a chip that is one device, DPX, TPX, QPX or CPX. Null if the text
+    /// does not contain it.
+    pub compute: Option<String>,
+    /// Memory partition, such as NPS1. Null if the text does not contain it.
+    pub memory: Option<String>,
+    /// Number among the partitions of the chip. Null if the text does not contain it.
+    pub id: Option<u32>,
 }
 
 /// What TensorFlow's log reports of a device at start-up.

@@ -65,11 +65,6 @@ pub(crate) fn is_start<'a>(line: &str, following: impl Iterator<Item = &'a str>)
     has("\"query_time\":") && has("\"gpus\":")
 }
 
-/// Returns whether a line ends the object.
-pub(crate) fn is_end(line: &str) -> bool {
-    line.trim_end() == "}"
-}
-
 /// Parses the text; `None` if no line starts such an object.
 pub(crate) fn parse(text: &Text) -> Option<Document> {
     let mut lines = text.lines();

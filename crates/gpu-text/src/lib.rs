@@ -46,6 +46,7 @@ mod mig_list;
 mod monitor;
 mod of_kind;
 pub mod oom;
+mod other;
 mod parse;
 mod paste;
 mod placement;
@@ -63,7 +64,8 @@ mod xml;
 
 pub use document::{
     DeviceFailure, Document, DriverMessage, ErrorCode, Gpu, Holder, Kind, LogicalDevice, MigDevice,
-    NamedDevice, Placement, Process, ReportedFailure, TensorFlowDevice, Topology, Unread, Value,
+    NamedDevice, PartitionMode, Placement, Process, ReportedFailure, TensorFlowDevice, Tool,
+    Topology, Unread, Value,
 };
 pub use failure::unattributed;
 pub use judged::{lacking, shows_health};

@@ -4,7 +4,7 @@ use crate::command;
 use crate::document::{Document, Kind};
 use crate::text::Text;
 use crate::{
-    csv, failure, fuser, gpustat, gpustat_json, kernel_log, list, lsof, mig_list, monitor,
+    csv, failure, fuser, gpustat, gpustat_json, kernel_log, list, lsof, mig_list, monitor, other,
     placement, q, table, tensorflow, topology, xml,
 };
 
@@ -28,6 +28,7 @@ pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Doc
         Kind::KernelLog => kernel_log::parse(text),
         Kind::Placement => placement::parse(text),
         Kind::Error => failure::parse(text),
+        Kind::Other => other::parse(text),
     };
     text.lines().for_each(|(_, line)| document.times.take_line(line));
     if !matches!(kind, Kind::KernelLog | Kind::Xml) {

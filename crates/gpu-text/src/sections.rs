@@ -4,7 +4,7 @@ use crate::detect::{self, Recognized};
 use crate::document::{Document, ErrorCode, Kind};
 use crate::of_kind::of_kind;
 use crate::text::{self, Text};
-use crate::{command, failure, gpustat_json, paste};
+use crate::{command, failure, paste};
 
 /// The maximum number of parts of a paste; the last part keeps the rest.
 const MAX_SECTIONS: usize = 1000;
@@ -31,8 +31,8 @@ fn read(part: &Text) -> Option<Document> {
 struct Part {
     /// Its kind, once a line identifies it, and the index of that line.
     kind: Option<(Kind, usize)>,
-    /// Whether it is a JSON object.
-    is_json: bool,
+    /// The line that ends it if it is JSON.
+    json_end: Option<&'static str>,
     /// Whether it has ended: the next line belongs to another part.
     ended: bool,
 }
@@ -64,9 +64,13 @@ fn starts(text: &Text) -> Vec<usize> {
             _ if part.ended => Some(at),
             // Everything up to its end is XML or JSON.
             (Some((Kind::Xml, _)), _) => None,
-            _ if part.is_json => None,
-            // MIG lists have the same borders and rows as tables.
-            (Some((Kind::Mig, _)), Some(Kind::Table)) if !line.contains("NVIDIA-SMI ") => None,
+            _ if part.json_end.is_some() => None,
+            // MIG lists and the tables of other tools have the same borders and rows.
+            (Some((Kind::Mig | Kind::Other, _)), Some(Kind::Table))
+                if !line.contains("NVIDIA-SMI ") =>
+            {
+                None
+            }
             (_, None) if detect::is_short_word(line) => None,
             (_, None) => command::is_between(line).then_some(at),
             (None, Some(_)) => None,
@@ -80,13 +84,28 @@ fn starts(text: &Text) -> Vec<usize> {
             part = Part::default();
         }
         part.kind = part.kind.or(kind.map(|kind| (kind, start.unwrap_or(at))));
-        let is_json = gpustat_json::is_start(line, lines.clone().map(|(_, (_, line))| line));
-        part.is_json |= kind == Some(Kind::Gpustat) && is_json;
+        let starts_json =
+            part.json_end.is_none() && matches!(kind, Some(Kind::Gpustat | Kind::Other));
+        if starts_json {
+            part.json_end = json_end(line);
+        }
         part.ended = line.ends_with("</nvidia_smi_log>")
-            || part.is_json && (gpustat_json::is_end(whole) || is_json && line.ends_with('}'));
+            || part
+                .json_end
+                .is_some_and(|end| whole.trim_end() == end || starts_json && line.ends_with(end));
         before = line;
     }
     starts
+}
+
+/// Returns the line that ends the JSON that a line starts; `None` if it starts none. A row of gpustat
+/// starts with an index in brackets.
+fn json_end(line: &str) -> Option<&'static str> {
+    match line.as_bytes() {
+        [b'{', ..] => Some("}"),
+        [b'['] | [b'[', b'{' | b' ' | b'\t', ..] => Some("]"),
+        _ => None,
+    }
 }
 
 /// Returns the first line of the output whose title `line` is at index `at`; `None` if it is not a

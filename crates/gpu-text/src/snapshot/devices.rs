@@ -8,7 +8,8 @@ use crate::document::{
 use crate::work_meter;
 use gpu_core::{
     Absent, Bytes, DeviceFault, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
-    DeviceUuid, Fault, MemoryInfo, MemorySource, NvLink, Partition, PciBusId, plausible,
+    DeviceUuid, Fault, MemoryInfo, MemoryKind, MemorySource, NvLink, Partition, PciBusId,
+    plausible,
 };
 use gpu_nvidia_driver::memory_kind;
 use std::cmp::Reverse;
@@ -275,11 +276,12 @@ impl Device {
                 used: gpu.memory_used_mib.map(Bytes::from_mib),
                 reserved: gpu.memory_reserved_mib.map(Bytes::from_mib),
             }),
-            source: MemorySource::of(memory_kind(
-                gpu.name.as_deref(),
-                None,
-                gpu.memory_total_mib.map(Bytes::from_mib),
-            )),
+            source: MemorySource::of(if gpu.shares_host {
+                MemoryKind::CarveOut
+            } else {
+                let total = gpu.memory_total_mib.map(Bytes::from_mib);
+                memory_kind(gpu.name.as_deref(), None, total)
+            }),
             utilization: gpu.utilization_percent.and_then(plausible::percent),
             temperature: gpu.temperature_c.and_then(plausible::celsius),
             power_draw: gpu.power_draw_w.and_then(plausible::watts),
@@ -425,6 +427,7 @@ impl Gpu {
         take_later(&mut self.persistence, later.persistence);
         take_later(&mut self.display_active, later.display_active);
         take_later(&mut self.mig_enabled, later.mig_enabled);
+        self.shares_host |= later.shares_host;
         self.details.overlay(&later.details);
     }
 }

@@ -8,6 +8,7 @@
 mod devices;
 mod holders;
 mod listed;
+mod other;
 
 use crate::document::{Document, ErrorCode, Kind, Value};
 use crate::field;
@@ -22,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Joins documents about one machine, in the order of the paste.
 pub fn snapshot(documents: &[Document], taken_at: Timestamp) -> Snapshot {
+    let documents = &*other::adapted(documents);
     let devices = Devices::read(documents).into_states();
     let (files, holders) = holders::read(documents, &devices);
     let driver = driver(documents, devices.is_empty());
@@ -51,8 +53,10 @@ fn times(documents: &[Document]) -> TextTimes {
 
 fn driver(documents: &[Document], no_devices: bool) -> Result<Driver, Fault> {
     let last = |value: fn(&Document) -> &Option<String>| {
-        let found = documents.iter().rev().find_map(|document| value(document).clone());
-        found.ok_or(Absent::NotRecorded)
+        // Of several vendors, the driver is that of the first one.
+        let latest = documents.iter().rev().filter(|document| value(document).is_some());
+        let found = latest.min_by_key(|document| other::vendor(document));
+        found.and_then(|document| value(document).clone()).ok_or(Absent::NotRecorded)
     };
     let driver = Driver {
         version: last(|document| &document.driver_version),
@@ -181,12 +185,13 @@ fn take_later<T>(earlier: &mut Reading<T>, later: Reading<T>) {
 }
 
 /// Returns a GPU whose bus ID differs between documents, by index and with two of the IDs: the
-/// documents come from different machines.
+/// documents come from different machines. Each vendor's tools number its own devices.
 pub fn differing(documents: &[Document]) -> Option<(u32, &str, &str)> {
-    let mut seen: BTreeMap<u32, &str> = BTreeMap::new();
-    documents.iter().flat_map(|document| &document.gpus).find_map(|gpu| {
+    let mut seen: BTreeMap<(usize, u32), &str> = BTreeMap::new();
+    let gpus = |document| std::iter::repeat(other::vendor(document)).zip(&document.gpus);
+    documents.iter().flat_map(gpus).find_map(|(vendor, gpu)| {
         let (index, now) = (gpu.index?, gpu.bus_id.as_deref()?);
-        let before = *seen.entry(index).or_insert(now);
+        let before = *seen.entry((vendor, index)).or_insert(now);
         let same = match (before.parse::<PciBusId>(), now.parse::<PciBusId>()) {
             (Ok(before), Ok(now)) => before == now,
             _ => before == now,

@@ -109,6 +109,21 @@ const UNITS: &[&str] = &[
     "| GPU instances: |\n",
     "| a                    b\n",
     "| a                    b\nc\n",
+    "GPU  POWER\n",
+    "GPU  POWER  ",
+    "PID  VRAM_MEM\n",
+    "GPU: 0\n",
+    "GPU: 0\n    ",
+    "GPU[0]: GPU use (%): 1\n",
+    "0.1: gpu 1%, vram 1% 1mb\n",
+    "| AMD-SMI \n",
+    "| Device ID | 0 |\n",
+    "+\n",
+    "[\n",
+    "{\"gpu\": 0}\n",
+    "{\"gpu\": ",
+    "[{\"gpu\": 0},",
+    "{\"pid\": 1, \"gpus\": [{\"gpu_index\": 0}]}",
 ];
 
 /// Units that cleaning changes before a parser reads them.
@@ -194,6 +209,15 @@ const HEADED: &[(&str, &str)] = &[
     ("==NVSMI LOG==\n", "a\n"),
     ("/dev/nvidia0: ", "1m "),
     ("| GPU instances: |\n", "| 0 MIG a 1 2 |\n"),
+    ("GPU  POWER\n", "0  1 W\n"),
+    ("GPU  POWER  TEMP  VRAM_USED\n", "0 1 2 3\n"),
+    ("PID  VRAM_MEM\n", "1  2 MB\n"),
+    ("GPU  [Model : Revision]  GPU%\n", "a\n"),
+    ("GPU: 0\n", "    A:\n"),
+    ("GPU: 0\n    PROCESS_INFO:\n", "        PID: 1\n        NAME: a\n"),
+    ("| BDF  GPU-Name |\n| GPU  GFX-Uti |\n+-+\n", "| 0:1:0.0  A |\n"),
+    ("[", "{\"gpu\": 0, \"process_list\": [{\"process_info\": {\"pid\": 1}}]},"),
+    ("{\"devices\": [{\"fdinfo\": {", "\"1\": {\"name\": \"a\"},"),
     ("{\"log\":\"", "a\\n"),
     ("BFCAllocator dump for GPU_0_bfc\n", "InUse at 7f00 of size 256 next 1\n"),
 ];
@@ -234,6 +258,10 @@ fn texts(length: usize) -> Vec<Named> {
                     |n| format!("{n}, GPU-0, 1 MiB\n"),
                     length,
                 ),
+            ),
+            name(
+                "deeper and deeper sections",
+                numbered("GPU: 0\n", |n| format!("{}A:\n", " ".repeat(n + 1)), length),
             ),
             name("files", numbered("", |n| format!("/dev/nvidia{n}: ann 7 F...m a\n"), length)),
             name(
@@ -337,6 +365,10 @@ fn long_lists_of_devices_are_read_in_linear_time() {
                     |n| format!("  MIG 1g.5gb Device {n}: (UUID: MIG-{n})\n"),
                     32 * length,
                 ),
+            ),
+            (
+                "devices of a monitor",
+                numbered("GPU  XCP  POWER\n", |n| format!("{n}  0  1 W\n"), 16 * length),
             ),
             ("devices", numbered("index, uuid\n", |n| format!("{n}, GPU-{n}\n"), 16 * length)),
             (
