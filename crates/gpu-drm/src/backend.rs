@@ -2,9 +2,12 @@
 
 use crate::differences::Differences;
 use crate::{
-    Card, KfdBank, KfdNode, KfdTopology, Root, Tree, cards, details, links,
+    Card, CardDriver, KfdBank, KfdNode, KfdTopology, Root, Tree, cards, details, links,
     product_names, topology,
 };
+use gpu_core::visible::intel::LEVEL_ZERO;
+use gpu_core::visible::rocm::ROCM;
+use gpu_core::visible::{UNLISTED, Visibility};
 use gpu_core::{
     Absent, ActToken, Bytes, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess,
     DeviceSample, DeviceUuid, Driver, Error, ErrorKind, GpuBackend, Groups, MemoryInfo, Origin,
@@ -14,7 +17,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The GPUs of AMD and Intel of one machine, in the order of their PCI addresses.
+/// The GPUs of AMD and Intel of one machine: those of KFD in its order, in which programs of ROCm
+/// count them, then the others by PCI address.
 ///
 /// It lists no processes: the search for holders of the device files does, with the `fdinfo` of each.
 #[derive(Clone)]
@@ -50,12 +54,17 @@ impl Drm {
             Err(Absent::NotSupported) => Vec::new(),
             cards => cards.map_err(|reason| Error::new(reason, "list the cards in /sys/class/drm"))?,
         };
+        let kfd = topology(&*self.tree).ok();
+        let cards = in_order(cards, kfd.as_ref());
         let mut known = self.known();
         if !known.iter().map(|device| &device.card).eq(&cards) {
             let names = self.names(&cards);
             let device = |(index, (card, name)): (u32, (Card, _))| Device {
                 is_integrated: card.is_integrated(&*self.tree),
-                info: info(&*self.tree, &card, index, name),
+                info: DeviceInfo {
+                    visibility: visibility(&card, kfd.as_ref()),
+                    ..info(&*self.tree, &card, index, name)
+                },
                 card,
             };
             *known = (0..).zip(cards.into_iter().zip(names)).map(device).collect();
@@ -88,6 +97,25 @@ impl Drm {
             Some(known) => Ok(known),
             None => self.list()?.iter().find(is_it).cloned().ok_or_else(gone),
         }
+    }
+}
+
+fn in_order(mut cards: Vec<Card>, kfd: Option<&KfdTopology>) -> Vec<Card> {
+    let node = |card: &Card| {
+        let node = kfd.and_then(|kfd| of_chip(kfd, Ok(card.bus)).first().map(|node| node.number));
+        node.unwrap_or(u32::MAX)
+    };
+    // The sort is stable.
+    cards.sort_by_key(node);
+    cards
+}
+
+/// Returns how programs see a card. ROCm has no card without a node of KFD.
+fn visibility(card: &Card, kfd: Option<&KfdTopology>) -> Visibility {
+    match card.driver {
+        CardDriver::I915 | CardDriver::Xe => LEVEL_ZERO,
+        CardDriver::Amdgpu if kfd.is_some_and(|kfd| !of_chip(kfd, Ok(card.bus)).is_empty()) => ROCM,
+        CardDriver::Amdgpu | CardDriver::Radeon => UNLISTED,
     }
 }
 

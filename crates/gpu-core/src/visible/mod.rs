@@ -19,7 +19,7 @@ use crate::id::DeviceUuid;
 use crate::snapshot::DeviceState;
 pub use seen::{Seen, SeenList};
 use std::borrow::Cow;
-pub use visibility::Visibility;
+pub use visibility::{UNLISTED, Visibility};
 
 /// All grammars.
 pub const GRAMMARS: &[&dyn Grammar] = &[&cuda::Cuda];

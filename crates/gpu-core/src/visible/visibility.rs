@@ -13,3 +13,7 @@ pub struct Visibility {
     /// that is given a divided device sees only one of its partitions.
     pub isolates_partitions: bool,
 }
+
+/// How programs see a device that no variable lists: always, and no claim can grant it alone.
+pub const UNLISTED: Visibility =
+    Visibility { variable: "", order: None, isolates_partitions: false };

@@ -161,6 +161,7 @@ fn hamiltonian(neighbours: &[u32]) -> Option<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpu_core::Link;
 
     fn topology(count: usize, link: impl Fn(usize, usize) -> Link) -> Topology {
         let cell = |from: usize, to: usize| {

@@ -44,6 +44,7 @@ fn points(link: Link) -> u32 {
         Link::Pxb => 40,
         Link::Pix => 50,
         Link::NvLink(lanes) => 100 * u32::from(lanes),
+        Link::Xgmi => 100,
     }
 }
 
