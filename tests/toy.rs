@@ -237,6 +237,7 @@ fn claim_and_run(source: &Source, leases: &Path, dir: &Path) {
         request,
         launch,
         visible: Form::Uuid,
+        inherited: |_| None,
         bounding: None,
         time_limit: None,
         grace: Duration::from_secs(1),

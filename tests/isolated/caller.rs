@@ -206,7 +206,7 @@ fn supervised(asked: SupervisorOrder) -> ExitCode {
     let launcher = LinuxLauncher::new(&roots(), Some(asked.front)).expect("the launcher starts");
     let mut stop = || launcher.asked().is_some() || launcher.is_abandoned().unwrap_or(false);
     let report = with_ports(|ports, token| {
-        supervise(&asked.order, &asked.result, ports, &launcher, token, &mut stop)
+        supervise(&asked.order, &asked.result, ports, &launcher, token, |_| None, &mut stop)
     });
     // If the caller has ended, no process reads the report.
     let _ = asked.report(&report.expect("the isolated job can be supervised"));

@@ -1,7 +1,7 @@
 //! The supervisor of an isolated job ([`Isolated`](gpu_steward::Isolated)), as a part of a program
 //! that opens this machine.
 
-use crate::{MachineError, Options, Served, Source, roots};
+use crate::{MachineError, Options, Served, Source, own_variable, roots};
 use gpu_core::{ActToken, Error, ErrorKind};
 use gpu_host::supervise::{LinuxLauncher, ReexecRole, Successor, SupervisorOrder};
 use gpu_steward::{Ports, supervise, take_over};
@@ -35,7 +35,7 @@ fn supervised(asked: SupervisorOrder, token: &ActToken) -> Result<Served, Machin
     let report = Source::open(&Options::this_machine()).and_then(|source| {
         let (journal, locks) = (source.journal_if_any().0, source.lease_store(None)?);
         let ports = Ports { journal: &*journal, ..source.claim_ports(&locks) };
-        Ok(supervise(&asked.order, &asked.result, &ports, &launcher, token, &mut stop)?)
+        Ok(supervise(&asked.order, &asked.result, &ports, &launcher, token, own_variable, &mut stop)?)
     });
     let report = match report {
         Ok(report) => report,

@@ -71,8 +71,13 @@ pub fn roots() -> Roots {
 /// Returns which of these devices of a machine a program sees that is started here, with this
 /// environment; `None` without devices.
 pub fn seen(devices: &[DeviceState]) -> Option<Seen> {
-    let variable = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
-    (!devices.is_empty()).then(|| Seen::of(GRAMMARS, &variable, devices))
+    (!devices.is_empty()).then(|| Seen::of(GRAMMARS, &own_variable, devices))
+}
+
+/// Returns the value of a variable in the environment of this program, with a replacement for each
+/// part that is not valid UTF-8.
+pub fn own_variable(name: &str) -> Option<String> {
+    Some(std::env::var_os(name)?.to_string_lossy().into_owned())
 }
 
 /// Returns this machine's processes, with the file systems of devices and drivers at these roots.

@@ -88,7 +88,7 @@ pub(crate) fn claim(
                 refused(&request, limited_by, why)
             })?
         };
-        let environment = grant.environment(wanted.form())?;
+        let environment = grant.environment(wanted.form(), &gpu_machine::own_variable)?;
         let plain = |text: OsString| text.to_string_lossy().into_owned();
         let environment = environment.into_iter().map(|(name, value)| (plain(name), plain(value)));
         Ok(Lease {

@@ -9,7 +9,8 @@ use std::ffi::OsString;
 pub const LEASE: &str = "GPUWS_LEASE";
 
 /// Returns the variables that make the devices of a lease, and no others of any vendor, visible to
-/// a program. `grammars` are all, usually [`GRAMMARS`](gpu_core::visible::GRAMMARS).
+/// a program. `grammars` are all, usually [`GRAMMARS`](gpu_core::visible::GRAMMARS); `inherited`
+/// returns the value that a variable has in the environment of the program.
 ///
 /// Sets the device order even if devices are named by UUID, so that the program's device indexes
 /// are in the order of PCI addresses, as in nvidia-smi.
@@ -21,18 +22,17 @@ pub fn environment(
     lease: &LeaseEntry,
     form: Form,
     machine: &[DeviceState],
+    inherited: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<(OsString, OsString)>> {
     let mut variables: Vec<(OsString, OsString)> = Vec::new();
     let mut others = lease.devices.clone();
     for grammar in grammars {
-        let visibility = grammar.visibility();
-        let devices = devices_of(visibility, machine);
+        let devices = devices_of(grammar.visibility(), machine);
         let own: Vec<DeviceUuid>;
         (own, others) = others.into_iter().partition(|key| has(&devices, key));
         // A vendor without a device in the lease gets an empty list: unset would mean all devices.
-        let value = grammar.write(&own, form, &devices)?;
-        variables.push((visibility.variable.into(), value.into()));
-        variables.extend(visibility.order.map(|(name, value)| (name.into(), value.into())));
+        let set = grammar.variables(&own, form, &devices, inherited)?;
+        variables.extend(set.into_iter().map(|(name, value)| (name.into(), value.into())));
     }
     if let Some(device) = others.first() {
         let error = Error::new(ErrorKind::Invalid, format!("make {device} visible to programs"));

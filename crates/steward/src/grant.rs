@@ -43,12 +43,16 @@ pub struct Grant {
 
 impl Grant {
     /// Returns the [variables](environment) that make its devices, and no others, visible to a
-    /// program.
+    /// program. `inherited` returns the value that a variable has in its environment.
     ///
     /// # Errors
     /// `Invalid` if no variable can list its devices in this form.
-    pub fn environment(&self, form: Form) -> Result<Vec<(OsString, OsString)>> {
-        environment(GRAMMARS, &self.entry, form, &self.context.snapshot.devices)
+    pub fn environment(
+        &self,
+        form: Form,
+        inherited: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Vec<(OsString, OsString)>> {
+        environment(GRAMMARS, &self.entry, form, &self.context.snapshot.devices, inherited)
     }
 }
 

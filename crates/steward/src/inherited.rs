@@ -7,7 +7,7 @@
 //! the job.
 
 use crate::environment::has;
-use gpu_core::visible::{Grammar, Visibility, devices_of, narrow};
+use gpu_core::visible::{GivenList, Grammar, devices_of, narrow};
 use gpu_core::{Claim, DeviceKey, DeviceState, DeviceUuid, Error, ErrorKind, Result};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,8 +143,7 @@ pub fn inherited(
     let listed = LISTS.iter().filter(|(convention, _)| started_by(convention));
     let listed =
         listed.copied().find_map(|(convention, name)| Some((convention, name, text(name)?)));
-    let is_visible_set =
-        grammars.iter().any(|grammar| variable(grammar.visibility().variable).is_some());
+    let is_visible_set = grammars.iter().any(|grammar| grammar.is_set(&text));
     let mut found = Inherited { given: None, by: None, conventions, notes };
     match (is_visible_set, listed) {
         (true, listed) => found.read_visible(grammars, &text, listed, &machine(), gres)?,
@@ -183,19 +182,21 @@ impl Inherited {
     ) -> Result<()> {
         let mut given = Vec::new();
         for grammar in grammars {
-            let Visibility { variable, order, .. } = grammar.visibility();
             let devices = devices_of(grammar.visibility(), machine);
-            let Some(value) = text(variable) else {
+            let mut lists = grammar.lists(text, machine);
+            for GivenList { variable, resolved, .. } in &lists {
+                let ended_at = resolved.as_ref().ok().and_then(|list| list.ended_at.clone());
+                self.notes.extend(ended_at.map(|at| Note::ListEnds { variable, at }));
+            }
+            let Some(GivenList { variable, resolved, .. }) = lists.pop() else {
                 if self.assigned_by().is_none() {
                     given.extend(keys(&*devices));
                 }
                 continue;
             };
-            let order = order.and_then(|(name, _)| text(name));
-            let by = match (grammar.resolve(&value, order.as_deref(), &devices), &listed) {
+            let by = match (resolved, &listed) {
                 (Ok(resolved), _) => {
                     given.extend(resolved.uuids());
-                    self.notes.extend(resolved.ended_at.map(|at| Note::ListEnds { variable, at }));
                     variable
                 }
                 (Err(_), Some(list)) => {

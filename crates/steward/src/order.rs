@@ -25,6 +25,8 @@ pub struct RunOrder {
     pub launch: Launch,
     /// How the devices are named in its environment.
     pub visible: Form,
+    /// Returns the value that a variable has in that environment otherwise.
+    pub inherited: fn(&str) -> Option<String>,
     /// The data for the program's memory limit, if it must be kept within its share.
     pub bounding: Option<MemoryLimit>,
     /// Its time limit.

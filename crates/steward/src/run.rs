@@ -166,7 +166,7 @@ fn start(
 ) -> Result<Box<dyn Job>, Error> {
     let mut launch = order.launch.clone();
     launch.set.extend(bounds);
-    launch.set.extend(grant.environment(order.visible)?);
+    launch.set.extend(grant.environment(order.visible, &order.inherited)?);
     grant.held.inherit(true)?;
     let job = launcher.launch(&launch);
     // The kernel has no reason to refuse this. If it did, another process that inherits the

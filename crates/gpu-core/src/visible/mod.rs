@@ -22,7 +22,7 @@ use std::borrow::Cow;
 pub use visibility::{UNLISTED, Visibility};
 
 /// All grammars.
-pub const GRAMMARS: &[&dyn Grammar] = &[&cuda::Cuda];
+pub const GRAMMARS: &[&dyn Grammar] = &[&cuda::Cuda, &rocm::Rocm, &intel::LevelZero];
 
 /// Reads and writes the variable that lists the devices for the programs of one vendor.
 ///
@@ -49,6 +49,11 @@ pub trait Grammar: Sync {
     /// # Errors
     /// `Invalid` if no value names them.
     fn write(&self, keys: &[DeviceUuid], form: Form, devices: &[DeviceState]) -> Result<String>;
+
+    /// Returns whether one of its lists is set, for any machine.
+    fn is_set(&self, variable: &dyn Fn(&str) -> Option<String>) -> bool {
+        variable(self.visibility().variable).is_some()
+    }
 
     /// Returns the lists of this vendor that are set, in the order in which programs apply them:
     /// each names devices among those of the list before it, so the last has those that programs

@@ -19,7 +19,8 @@ use std::time::Duration;
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the supervisor: claims, runs the job, cleans up; returns the report to send. `result` is
-/// the file to which the job writes its result. `asks_to_stop` returns, before the job runs,
+/// the file to which the job writes its result, and `inherited` returns the value of a variable in
+/// its environment. `asks_to_stop` returns, before the job runs,
 /// whether the job is to end; while it runs, its own events do.
 ///
 /// # Errors
@@ -30,6 +31,7 @@ pub fn supervise(
     ports: &Ports<'_>,
     launcher: &dyn Launcher,
     token: &ActToken,
+    inherited: fn(&str) -> Option<String>,
     asks_to_stop: &mut dyn FnMut() -> bool,
 ) -> Result<Vec<u8>> {
     let invalid = |error| Error::new(ErrorKind::Invalid, "read an order").with_source(error);
@@ -58,6 +60,7 @@ pub fn supervise(
             unset: order.unset,
         },
         visible: if order.by_index { Form::Index } else { Form::Uuid },
+        inherited,
         bounding: None,
         time_limit: order.time_limit_ms.map(Duration::from_millis),
         grace: Duration::from_millis(order.grace_ms),

@@ -84,7 +84,7 @@ fn granted(world: &World, devices: &[u32]) -> LeaseEntry {
 
 /// Returns the variables of a lease, as in a shell.
 fn variables(grammars: &[&dyn Grammar], lease: &LeaseEntry, form: Form) -> Result<Vec<String>> {
-    let pairs = environment(grammars, lease, form, &context(&mixed()).snapshot.devices)?;
+    let pairs = environment(grammars, lease, form, &context(&mixed()).snapshot.devices, &|_| None)?;
     let text = |word: &OsString| word.to_str().unwrap().to_owned();
     Ok(pairs.iter().map(|(name, value)| format!("{}={}", text(name), text(value))).collect())
 }
@@ -234,7 +234,7 @@ fn partitions_are_claimed_together_where_programs_see_several() {
 
         let lease = LeaseEntry { devices: among, ..lease("own", 1, SELF, &[]) };
         let machine = context(&world).snapshot.devices;
-        let set = environment(BOTH, &lease, Form::Uuid, &machine).unwrap();
+        let set = environment(BOTH, &lease, Form::Uuid, &machine, &|_| None).unwrap();
         assert_eq!(set[2], ("ACME_DEVICES".into(), keys.join("+").into()));
     }
 }

@@ -101,7 +101,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         Err(NotGranted::Stopped) => return Ok(signals.end()),
         Err(why) => return Err(failure(&prepared, why)),
     };
-    let mut variables = grant.environment(args.request.visible.into())?;
+    let mut variables = grant.environment(args.request.visible.into(), &gpu_machine::own_variable)?;
     let names = match args.format {
         ClaimFormat::Cdi => cdi_names(&grant.entry)?,
         ClaimFormat::Shell => Vec::new(),

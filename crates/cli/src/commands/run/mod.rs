@@ -93,6 +93,7 @@ pub(crate) fn supervise(
             unset: Vec::new(),
         },
         visible: args.request.visible.into(),
+        inherited: gpu_machine::own_variable,
         bounding,
         time_limit: args.time_limit,
         grace: args.grace,

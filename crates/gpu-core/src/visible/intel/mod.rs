@@ -81,6 +81,10 @@ impl Grammar for LevelZero {
         Ok(if entries.is_empty() { NONE.to_owned() } else { entries.join(",") })
     }
 
+    fn is_set(&self, variable: &dyn Fn(&str) -> Option<String>) -> bool {
+        [VISIBLE, SELECTOR].into_iter().filter_map(variable).any(|value| !value.is_empty())
+    }
+
     fn lists(
         &self,
         variable: &dyn Fn(&str) -> Option<String>,

@@ -71,6 +71,11 @@ impl Grammar for Rocm {
         Err(error.with_source(format!("more than {MAX_ENTRIES} devices")))
     }
 
+    fn is_set(&self, variable: &dyn Fn(&str) -> Option<String>) -> bool {
+        let within = |name| variable(name).is_some_and(|value| !value.is_empty());
+        variable(VISIBLE).is_some() || within(HIP) || within(OPENCL)
+    }
+
     fn lists(
         &self,
         variable: &dyn Fn(&str) -> Option<String>,

@@ -28,6 +28,7 @@ fn order(claim: Claim) -> RunOrder {
         },
         launch: Launch { program: "train".into(), ..Launch::default() },
         visible: Form::Uuid,
+        inherited: |_| None,
         bounding: None,
         time_limit: None,
         grace: 10 * SECOND,
