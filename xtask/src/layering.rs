@@ -35,7 +35,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         // adapters of live, simulated and pasted machines share them.
         "gpu-nvidia-driver" => &["gpu-core"],
         "gpu-nvidia" | "gpu-text" => &["gpu-core", "gpu-nvidia-driver"],
-        "gpu-sim" => &["gpu-core", "gpu-nvidia-driver", "gpu-text"],
+        "gpu-sim" => &["gpu-core", "gpu-drm", "gpu-nvidia-driver", "gpu-text"],
         "gpu-nvml-sim" => &["gpu-core", "gpu-nvidia-driver", "gpu-sim"],
         // The history of a machine consists of files in their own format.
         "gpu-history" => &["gpu-core"],

@@ -2,7 +2,6 @@
 
 use crate::{Card, Sensors, Tree, gts, sensors};
 use gpu_core::{Absent, DeviceSample, Milliwatts, PciBusId, Percent, Reading, plausible};
-use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -51,9 +50,7 @@ impl Counters {
     fn read(tree: &dyn Tree, card: &Card) -> Self {
         let energy = sensors(tree, card).and_then(|sensors| Sensors::energy(&sensors));
         let idle = gts(tree, card).and_then(|gts| gts.first().ok_or(Absent::NotSupported)?.idle_ms);
-        let now = clock_gettime(ClockId::Monotonic);
-        let at = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32);
-        Counters { at, energy: energy.map(|energy| (energy.channel, energy.microjoules)), idle }
+        Counters { at: tree.now(), energy: energy.map(|energy| (energy.channel, energy.microjoules)), idle }
     }
 
     fn power_since(self, before: Counters) -> Reading<Milliwatts> {

@@ -3,10 +3,12 @@
 use gpu_core::{Absent, Reading};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 /// The most names that are read from a directory.
 const MAX_NAMES: usize = 65_536;
@@ -39,6 +41,12 @@ pub trait Tree: Send + Sync {
     /// # Errors
     /// As [`read`](Tree::read); `Failed` if it is not a link.
     fn target(&self, path: &str) -> Reading<String>;
+
+    /// Returns the time on the machine's monotonic clock, for the differences of two readings.
+    fn now(&self) -> Duration {
+        let now = clock_gettime(ClockId::Monotonic);
+        Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+    }
 }
 
 impl dyn Tree + '_ {

@@ -218,6 +218,7 @@ fn alive(state: &State, serial: Serial, pid: Pid) -> Result<&Living> {
 
 /// The files to search for, by their paths on the machine.
 struct Wanted<'a> {
+    state: &'a State,
     files: &'a [DeviceFile],
     by_path: BTreeMap<&'a str, Vec<usize>>,
 }
@@ -233,7 +234,7 @@ impl<'a> Wanted<'a> {
             };
             by_path.entry(path).or_default().push(index);
         }
-        Wanted { files, by_path }
+        Wanted { state, files, by_path }
     }
 
     /// Returns the files that a process has, in the order of the request.
@@ -245,9 +246,11 @@ impl<'a> Wanted<'a> {
         }
         found.sort_unstable();
         found.dedup_by_key(|(index, _)| *index);
+        let numbered = self.state.card_descriptors(process);
         let held = |(index, nth): (usize, usize)| {
             let (asked, own) = (&self.files[index], &process.files[nth]);
             let mut descriptors = own.descriptors.clone();
+            descriptors.extend(numbered.iter().filter(|own| own.file == nth).map(|own| own.number));
             if descriptors.is_empty() && own.access.contains(Access::OPEN) {
                 descriptors = vec![u32::try_from(nth).unwrap_or(u32::MAX).saturating_add(3)];
             }
@@ -255,6 +258,11 @@ impl<'a> Wanted<'a> {
         };
         let mut held: Vec<HeldFile> = found.into_iter().map(held).collect();
         NvidiaDriver.find_memory_use(&mut held, &|_| None);
+        for driver in &self.state.card_drivers {
+            driver.find_memory_use(&mut held, &|number| {
+                self.state.descriptor_text(process, number).ok()
+            });
+        }
         held
     }
 }
