@@ -193,7 +193,13 @@ impl GpuBackend for Drm {
     }
 
     fn reset(&self, id: &DeviceId, _: &ActToken) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, format!("reset {id}")))
+        let driver = self.find(id)?.card.driver;
+        let remedy = match driver {
+            CardDriver::Amdgpu => "run 'sudo amd-smi reset --gpureset' while it is unused, or reboot",
+            CardDriver::Radeon | CardDriver::I915 | CardDriver::Xe => "reboot",
+        };
+        let why = format!("gpuws cannot reset GPUs of the driver {}; {remedy}", driver.name());
+        Err(Error::new(ErrorKind::Unsupported, format!("reset {id}")).with_source(why))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
 };
 use gpu_core::{
     Absent, Activity, Clocks, DeviceDetails, DeviceSample, Group, Groups, MemoryKind, MemorySource,
-    Milliwatts, Pcie, Power, PowerReadings, Product, Reading, Thermal, plausible,
+    Milliwatts, Pcie, Power, PowerReadings, Product, Reading, Thermal, ThrottleReasons, plausible,
 };
 
 /// Returns the ID of an AMD chip.
@@ -30,8 +30,12 @@ pub(crate) fn sample(tree: &dyn Tree, card: &Card, is_integrated: bool) -> Devic
     let values = values(tree, card);
     let sensors = sensors(tree, card);
     let of = |read: fn(&Sensors) -> _| sensors.as_ref().map_err(|reason| *reason).and_then(read);
+    let mut memory = values.vram;
+    if let Err(asleep) = card.awake(tree) {
+        memory.used = memory.used.or(Err(asleep));
+    }
     DeviceSample {
-        memory: values.vram,
+        memory,
         source: source(card, is_integrated),
         utilization: values.busy,
         temperature: sensors.as_ref().map_err(|r| *r).and_then(Sensors::gpu_temperature),
@@ -53,7 +57,12 @@ pub(crate) fn details(tree: &dyn Tree, card: &Card, groups: Groups) -> DeviceDet
             ..Product::default()
         }),
         activity: known(Group::Activity)
-            .then(|| Activity { memory: values.memory_busy, ..Activity::default() }),
+            .then(|| Activity {
+                memory: values.memory_busy,
+                throttle: throttle(tree, card),
+                throttle_supported: throttle(tree, card).and(Ok(ALL_REASONS)),
+                ..Activity::default()
+            }),
         clocks: known(Group::Clocks).then(|| clocks(tree, card, &sensors)),
         power: known(Group::Power).then(|| power(&sensors)),
         power_readings: known(Group::PowerReadings).then(|| power_readings(&sensors)),
@@ -61,6 +70,28 @@ pub(crate) fn details(tree: &dyn Tree, card: &Card, groups: Groups) -> DeviceDet
         pcie: known(Group::Pcie).then(|| pcie(card, &values)),
         ..DeviceDetails::not_supported(groups)
     }
+}
+
+/// The reasons that Intel's drivers can have.
+const ALL_REASONS: ThrottleReasons = ThrottleReasons(
+    ThrottleReasons::SOFTWARE_POWER_CAP.0
+        | ThrottleReasons::HARDWARE_SLOWDOWN.0
+        | ThrottleReasons::HARDWARE_THERMAL.0,
+);
+
+/// Returns why an Intel GPU runs at lower clocks (`xe_gt_throttle.c`, `intel_gt_sysfs_pm.c`). amdgpu
+/// has no file for that.
+fn throttle(tree: &dyn Tree, card: &Card) -> Reading<ThrottleReasons> {
+    let gts = gts(tree, card)?;
+    let names = gts.first().ok_or(Absent::NotSupported)?.throttle.as_ref().map_err(|reason| *reason)?;
+    let bits = names.iter().map(|name| match name.as_str() {
+        // The limits of sustained power, of bursts, and of peaks.
+        "pl1" | "pl2" | "pl4" => ThrottleReasons::SOFTWARE_POWER_CAP.0,
+        // The running average of the temperature.
+        "thermal" | "ratl" => ThrottleReasons::HARDWARE_THERMAL.0,
+        _ => ThrottleReasons::HARDWARE_SLOWDOWN.0,
+    });
+    Ok(ThrottleReasons(bits.fold(0, |all, bit| all | bit)))
 }
 
 fn clocks(tree: &dyn Tree, card: &Card, sensors: &Reading<Sensors>) -> Clocks {

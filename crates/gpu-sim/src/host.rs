@@ -7,7 +7,7 @@ use crate::simulation::Simulation;
 use crate::state::{SentSignal, State};
 use gpu_core::{
     Absent, Access, ActToken, DeviceFile, DeviceFiles, DeviceInfo, DriverMessage, DriverView,
-    Error, HeldFile, Holder, HolderScan, HostMemory, KernelDriver, LeaseId, Origin, Pid,
+    Error, HeldFile, Holder, HolderScan, HostMemory, KernelDriver, LeaseId, MemoryUse, Origin, Pid,
     ProcessDetail, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessState,
     ProcessTable, Reading, Result, Signal, UnreadProcess,
 };
@@ -254,7 +254,10 @@ impl<'a> Wanted<'a> {
             if descriptors.is_empty() && own.access.contains(Access::OPEN) {
                 descriptors = vec![u32::try_from(nth).unwrap_or(u32::MAX).saturating_add(3)];
             }
-            HeldFile::of(asked, own.access, descriptors)
+            // A recording has the clients that the kernel counted.
+            let clients = own.clients.clone();
+            let memory = if clients.is_empty() { MemoryUse::None } else { own.memory };
+            HeldFile { memory, clients, ..HeldFile::of(asked, own.access, descriptors) }
         };
         let mut held: Vec<HeldFile> = found.into_iter().map(held).collect();
         NvidiaDriver.find_memory_use(&mut held, &|_| None);

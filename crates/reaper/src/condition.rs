@@ -59,7 +59,14 @@ impl Unexplained {
             }
             _ => String::new(),
         };
+        let is_nvidia = device.info.visibility == gpu_core::visible::cuda::CUDA;
         let list = match device.processes.as_ref().map_or(0, Vec::len) {
+            // Other drivers have no list: their clients are the processes with memory.
+            0 if !is_nvidia => "no process has memory of it".to_owned(),
+            1 if !is_nvidia => format!("the process with memory of it accounts for {}", self.listed),
+            n if !is_nvidia => {
+                format!("the {n} processes with memory of it account for {}", self.listed)
+            }
             0 => "NVML lists no process".to_owned(),
             1 => format!("the process that NVML lists accounts for {}", self.listed),
             n => format!("the {n} processes that NVML lists account for {}", self.listed),

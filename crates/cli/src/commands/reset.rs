@@ -8,6 +8,7 @@ use crate::terminal::{Line, Screen};
 use crate::wording::{self, shell_word};
 use clap::Args;
 use gpu_core::selector::select;
+use gpu_core::visible::cuda::CUDA;
 use gpu_core::{Absent, ActToken, DeviceFault, ErrorKind, Observation, Selector};
 use gpu_reaper::reset::{Blocker, Blockers, Check, Linked, Outcome};
 use gpu_report::json;
@@ -98,12 +99,14 @@ fn show(
     if !peers.is_empty() {
         let all = std::iter::once(&reset.check.device.id().index).chain(peers);
         let all = all.map(u32::to_string).collect::<Vec<_>>().join(",");
+        let is_nvidia = reset.check.device.info.visibility == CUDA;
+        let link = if is_nvidia { "NVLink" } else { "XGMI" };
         let what = format!(
-            "{devices} is connected by NVLink to {}; they are reset together.",
+            "{devices} is connected by {link} to {}; they are reset together.",
             reset_wording::gpus(peers)
         );
         wording::flow(screen, Line::new().accent("note: "), &what)?;
-        if *whole {
+        if *whole && is_nvidia {
             let command = format!("sudo nvidia-smi --gpu-reset -i {all}");
             screen.print(&Line::new().padded_to(6).accent(command))?;
         }

@@ -32,11 +32,18 @@ impl Linked {
         };
         let all: BTreeSet<u32> =
             (0u32..).zip(links).map(|(row, _)| row).chain(seen.clone()).collect();
+        // No link connects devices of different drivers.
+        let driver = |index: u32| {
+            let device = devices.iter().find(|device| device.id().index == index);
+            device.map(|device| device.info.visibility)
+        };
+        let differ = |a: u32, b: u32| driver(a).zip(driver(b)).is_some_and(|(a, b)| a != b);
         let (mut reached, mut open, mut whole) = (BTreeSet::from([index]), vec![index], true);
         while let Some(from) = open.pop() {
             for to in all.iter().copied().filter(|to| *to != from) {
                 let cell = links.get(from as usize).and_then(|row| row.get(to as usize));
                 match cell {
+                    _ if differ(from, to) => {}
                     Some(Link::NvLink(_) | Link::Xgmi) if reached.insert(to) => open.push(to),
                     Some(Link::Unknown) | None => whole = false,
                     Some(_) => {}
