@@ -28,6 +28,8 @@ pub struct Drm {
     /// The devices as last listed.
     known: Arc<Mutex<Vec<Device>>>,
     differences: Arc<Differences>,
+    /// The files of this machine, to reset its devices; `None` for any other.
+    writable: Option<Arc<Root>>,
 }
 
 /// A card, and what does not change while it works.
@@ -39,9 +41,16 @@ struct Device {
 }
 
 impl Drm {
-    /// Returns the GPUs of a machine.
+    /// Returns the GPUs of a machine, which cannot be reset.
     pub fn new(tree: Arc<dyn Tree>, origin: Origin) -> Self {
-        Drm { tree, origin, known: Arc::default(), differences: Arc::default() }
+        let (known, differences) = (Arc::default(), Arc::default());
+        Drm { tree, origin, known, differences, writable: None }
+    }
+
+    /// Returns the GPUs of this machine, whose files are below `root`.
+    pub fn live(root: Arc<Root>) -> Self {
+        let tree: Arc<dyn Tree> = root.clone();
+        Drm { writable: Some(root), ..Drm::new(tree, Origin::Live) }
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<Device>> {
@@ -52,7 +61,9 @@ impl Drm {
         let cards = match cards(&*self.tree) {
             // A machine without DRM.
             Err(Absent::NotSupported) => Vec::new(),
-            cards => cards.map_err(|reason| Error::new(reason, "list the cards in /sys/class/drm"))?,
+            cards => {
+                cards.map_err(|reason| Error::new(reason, "list the cards in /sys/class/drm"))?
+            }
         };
         let kfd = topology(&*self.tree).ok();
         let cards = in_order(cards, kfd.as_ref());
@@ -192,14 +203,26 @@ impl GpuBackend for Drm {
         Err(Error::new(ErrorKind::Unsupported, "wait for events of AMD and Intel GPUs"))
     }
 
+    /// Has the kernel reset the PCI device, with its first method. The files of debugfs, which reset
+    /// through the driver, are not used.
+    ///
+    /// # Errors
+    /// `Unsupported` for a copied machine and for a card for which the kernel has no method,
+    /// `NotPermitted` without root; or the kernel's reason.
     fn reset(&self, id: &DeviceId, _: &ActToken) -> Result<()> {
-        let driver = self.find(id)?.card.driver;
-        let remedy = match driver {
-            CardDriver::Amdgpu => "run 'sudo amd-smi reset --gpureset' while it is unused, or reboot",
-            CardDriver::Radeon | CardDriver::I915 | CardDriver::Xe => "reboot",
-        };
-        let why = format!("gpuws cannot reset GPUs of the driver {}; {remedy}", driver.name());
-        Err(Error::new(ErrorKind::Unsupported, format!("reset {id}")).with_source(why))
+        let what = || format!("reset {id}");
+        let unsupported = |why| Error::new(ErrorKind::Unsupported, what()).with_source(why);
+        let root =
+            self.writable.as_ref().ok_or_else(|| unsupported("it is not of this machine"))?;
+        // The numbers of cards can have changed since they were listed.
+        self.list()?;
+        let dir = self.find(id)?.card.dir;
+        let methods = self.tree.text(&format!("{dir}/reset_method"));
+        if methods == Err(Absent::NotSupported) {
+            return Err(unsupported("the kernel has no method to reset it (reset_method)"));
+        }
+        methods.map_err(|reason| Error::new(reason, what()))?;
+        root.write(&format!("{dir}/reset"), b"1").map_err(|reason| Error::new(reason, what()))
     }
 }
 

@@ -1,8 +1,9 @@
-//! The device files of the drivers: `KernelDriver`.
+//! The device files and messages of the drivers: `KernelDriver`.
 
 use crate::{Card, CardDriver, Tree, cards, fdinfo, topology};
 use gpu_core::{
-    Bytes, Client, DeviceKey, FileId, FileRole, HeldFile, KernelDriver, MemoryUse, Reading,
+    Bytes, Client, DeviceKey, DriverError, DriverMessage, FileId, FileRole, HeldFile, KernelDriver,
+    MemoryUse, Reading, Timestamp,
 };
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -43,7 +44,9 @@ impl DrmDriver {
             let cards = cards(&*self.tree).unwrap_or_default().into_iter().filter(own);
             // Only KFD shows the chip of a partition's node.
             let nodes = match self.driver {
-                CardDriver::Amdgpu => topology(&*self.tree).map(|kfd| kfd.nodes).unwrap_or_default(),
+                CardDriver::Amdgpu => {
+                    topology(&*self.tree).map(|kfd| kfd.nodes).unwrap_or_default()
+                }
                 _ => Vec::new(),
             };
             let known = |card: Card| Known {
@@ -83,6 +86,19 @@ impl KernelDriver for DrmDriver {
         Some((FileRole::Compute, Some(DeviceKey::Pci(known.card.bus))))
     }
 
+    fn log_prefixes(&self) -> &'static [&'static str] {
+        let own = |(name, _): &&(&str, _)| *name == self.name();
+        gpu_drm_driver::PREFIXES.iter().find(own).map_or(&[], |(_, prefixes)| prefixes)
+    }
+
+    fn log_message(&self, text: &str, at: Timestamp) -> Option<DriverMessage> {
+        gpu_drm_driver::parse_message(text, at)
+    }
+
+    fn explain(&self, message: &DriverMessage) -> Option<DriverError> {
+        gpu_drm_driver::error(&message.code)
+    }
+
     fn find_memory_use(&self, held: &mut [HeldFile], fdinfo: &dyn Fn(u32) -> Option<String>) {
         let computes = held.iter().any(|file| &*file.path == KFD);
         let mut counted = BTreeSet::new();
@@ -94,8 +110,12 @@ impl KernelDriver for DrmDriver {
             let texts = file.descriptors.iter().filter_map(|descriptor| fdinfo(*descriptor));
             let clients = texts.filter_map(|text| fdinfo::Client::parse(text.as_bytes()));
             let clients = clients.filter(|client| client.bus == Ok(bus));
-            let is_new = |client: &fdinfo::Client| client.id.map_or(true, |id| counted.insert((bus, id)));
-            file.clients = clients.filter(is_new).map(|client| self::client(&client, known.is_integrated, computes)).collect();
+            let is_new =
+                |client: &fdinfo::Client| client.id.map_or(true, |id| counted.insert((bus, id)));
+            file.clients = clients
+                .filter(is_new)
+                .map(|client| self::client(&client, known.is_integrated, computes))
+                .collect();
             file.memory = memory_use(&file.clients);
         }
     }

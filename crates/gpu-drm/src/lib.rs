@@ -18,6 +18,7 @@ mod details;
 mod differences;
 mod driver;
 mod fdinfo;
+mod health;
 mod hwmon;
 mod kfd;
 mod links;

@@ -97,6 +97,21 @@ impl Root {
         Ok(Root(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
     }
 
+    /// Writes into a file of the kernel, which exists. Only [`Drm::live`](crate::Drm::live) does so.
+    ///
+    /// # Errors
+    /// As [`Tree::read`].
+    pub(crate) fn write(&self, path: &str, content: &[u8]) -> Reading<()> {
+        check_type(self.open_below(path, OFlags::PATH)?.as_fd(), FileType::RegularFile)?;
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = self.open_below(path, flags)?;
+        check_type(file.as_fd(), FileType::RegularFile)?;
+        match rustix::io::write(&file, content).map_err(reason)? {
+            written if written == content.len() => Ok(()),
+            _ => Err(Absent::Failed),
+        }
+    }
+
     /// Opens a path below the root. Links cannot lead out of the root, and the magic links of
     /// `/proc` are not followed.
     fn open_below(&self, path: &str, flags: OFlags) -> Reading<OwnedFd> {
@@ -125,7 +140,9 @@ impl Root {
                 ".." => drop(done.pop()),
                 _ => {
                     done.push(name);
-                    if let Some(target) = self.link_file(&done.join("/")).filter(|_| !left.is_empty()) {
+                    if let Some(target) =
+                        self.link_file(&done.join("/")).filter(|_| !left.is_empty())
+                    {
                         done.pop();
                         links += 1;
                         left.extend(target.rsplit('/').map(str::to_owned));
@@ -164,7 +181,8 @@ impl Root {
 fn read(file: OwnedFd, limit: usize) -> Reading<Vec<u8>> {
     let mut content = Vec::new();
     let read = File::from(file).take(limit as u64).read_to_end(&mut content);
-    let failed = |error: std::io::Error| Errno::from_io_error(&error).map_or(Absent::Failed, reason);
+    let failed =
+        |error: std::io::Error| Errno::from_io_error(&error).map_or(Absent::Failed, reason);
     read.map(|_| content).map_err(failed)
 }
 
@@ -254,7 +272,9 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("vendor"), "0xbad").unwrap();
         let link = dir.path().join("link");
-        for target in [outside.path(), Path::new("../../../../../etc"), Path::new("/proc/self/root")] {
+        for target in
+            [outside.path(), Path::new("../../../../../etc"), Path::new("/proc/self/root")]
+        {
             symlink(target, &link).unwrap();
             for name in ["vendor", "passwd", "etc/passwd"] {
                 assert_eq!(tree.text(&format!("link/{name}")), Err(Absent::NotSupported));

@@ -8,7 +8,6 @@ use crate::terminal::{Line, Screen};
 use crate::wording::{self, shell_word};
 use clap::Args;
 use gpu_core::selector::select;
-use gpu_core::visible::cuda::CUDA;
 use gpu_core::{Absent, ActToken, DeviceFault, ErrorKind, Observation, Selector};
 use gpu_reaper::reset::{Blocker, Blockers, Check, Linked, Outcome};
 use gpu_report::json;
@@ -92,21 +91,16 @@ fn show(
 ) -> Result<(), Failure> {
     super::doctor::show_origin(screen, global, reset.check.now)?;
     let devices = wording::devices(reset.check.now, std::slice::from_ref(reset.check.device.id()));
-    let Linked { peers, whole } = &reset.check.linked;
+    let Linked { peers, whole, xgmi } = &reset.check.linked;
     for note in reset_wording::notes(&reset.check) {
         wording::flow(screen, Line::new().accent("note: "), &note)?;
     }
     if !peers.is_empty() {
         let all = std::iter::once(&reset.check.device.id().index).chain(peers);
         let all = all.map(u32::to_string).collect::<Vec<_>>().join(",");
-        let is_nvidia = reset.check.device.info.visibility == CUDA;
-        let link = if is_nvidia { "NVLink" } else { "XGMI" };
-        let what = format!(
-            "{devices} is connected by {link} to {}; they are reset together.",
-            reset_wording::gpus(peers)
-        );
+        let what = reset_wording::together(&devices, &reset.check.linked);
         wording::flow(screen, Line::new().accent("note: "), &what)?;
-        if *whole && is_nvidia {
+        if *whole && !xgmi {
             let command = format!("sudo nvidia-smi --gpu-reset -i {all}");
             screen.print(&Line::new().padded_to(6).accent(command))?;
         }
