@@ -4,9 +4,9 @@
 #![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
 
 use gpu_core::{
-    Clock, GpuBackend, HolderSearch, Host, Observation, Pid, Process, ProcessDetail, Snapshot,
-    observe_in_detail,
+    HolderSearch, Observation, Pid, Process, ProcessDetail, Snapshot, observe_in_detail,
 };
+use gpu_machine::Source;
 use gpu_reaper::{
     Confidence, Finding, defect_groups, diagnose, diagnose_outlines, full_observation,
 };
@@ -16,10 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
+/// Returns a snapshot of the devices of all vendors.
 fn observe(simulation: &Simulation) -> Snapshot {
-    let (backend, host): (&dyn GpuBackend, &dyn Host) = (simulation, simulation);
-    let clock: &dyn Clock = simulation;
-    observe_in_detail(backend, host, clock, full_observation())
+    Source::simulated(simulation.clone()).detailed_snapshot(full_observation())
 }
 
 /// Diagnoses a machine after these times, in seconds.
@@ -559,7 +558,7 @@ fn outlines_have_the_findings_of_whole_processes() {
             processes: ProcessDetail::Whole,
             driver_messages: false,
         };
-        let whole = observe_in_detail(&simulation, &simulation, &simulation, observation);
+        let whole = Source::simulated(simulation.clone()).detailed_snapshot(observation);
         searched += u32::from(whole.holders.is_ok());
         let mut outlines = outlined(&whole);
         let suspected = diagnose(std::slice::from_ref(&outlines));

@@ -28,9 +28,12 @@ pub struct Drm {
     /// The devices as last listed.
     known: Arc<Mutex<Vec<Device>>>,
     differences: Arc<Differences>,
-    /// The files of this machine, to reset its devices; `None` for any other.
-    writable: Option<Arc<Root>>,
+    /// Writes `1` into a file `reset`; `None` for a machine whose devices cannot be reset.
+    write: Option<Arc<Write>>,
 }
+
+/// Writes `1` into the file at a path.
+type Write = dyn Fn(&str) -> Reading<()> + Send + Sync;
 
 /// A card, and what does not change while it works.
 #[derive(Clone)]
@@ -44,13 +47,19 @@ impl Drm {
     /// Returns the GPUs of a machine, which cannot be reset.
     pub fn new(tree: Arc<dyn Tree>, origin: Origin) -> Self {
         let (known, differences) = (Arc::default(), Arc::default());
-        Drm { tree, origin, known, differences, writable: None }
+        Drm { tree, origin, known, differences, write: None }
     }
 
     /// Returns the GPUs of this machine, whose files are below `root`.
     pub fn live(root: Arc<Root>) -> Self {
         let tree: Arc<dyn Tree> = root.clone();
-        Drm { writable: Some(root), ..Drm::new(tree, Origin::Live) }
+        Drm::new(tree, Origin::Live).resettable(Arc::new(move |path| root.write(path, b"1")))
+    }
+
+    /// Returns these GPUs with a function that writes `1` into the file `reset` at a path.
+    #[must_use]
+    pub fn resettable(self, write: Arc<Write>) -> Self {
+        Drm { write: Some(write), ..self }
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<Device>> {
@@ -212,8 +221,7 @@ impl GpuBackend for Drm {
     fn reset(&self, id: &DeviceId, _: &ActToken) -> Result<()> {
         let what = || format!("reset {id}");
         let unsupported = |why| Error::new(ErrorKind::Unsupported, what()).with_source(why);
-        let root =
-            self.writable.as_ref().ok_or_else(|| unsupported("it is not of this machine"))?;
+        let write = self.write.as_ref().ok_or_else(|| unsupported("it is not of this machine"))?;
         // The numbers of cards can have changed since they were listed.
         self.list()?;
         let dir = self.find(id)?.card.dir;
@@ -222,7 +230,7 @@ impl GpuBackend for Drm {
             return Err(unsupported("the kernel has no method to reset it (reset_method)"));
         }
         methods.map_err(|reason| Error::new(reason, what()))?;
-        root.write(&format!("{dir}/reset"), b"1").map_err(|reason| Error::new(reason, what()))
+        write(&format!("{dir}/reset")).map_err(|reason| Error::new(reason, what()))
     }
 }
 

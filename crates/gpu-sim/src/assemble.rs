@@ -101,6 +101,7 @@ pub(crate) fn assemble(
     machine.files = device_files(&machine, file.device_files);
     check_processes(&machine, source)?;
     check_files(&machine, source)?;
+    machine.cards.check(&machine.processes).map_err(|what| source.error(None, &what))?;
     check_memory(&machine, source, &file.gpus, base)?;
     Ok(machine)
 }

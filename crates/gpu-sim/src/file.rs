@@ -26,6 +26,8 @@ pub(crate) struct MachineFile {
     #[serde(default)]
     pub(crate) viewer: ViewerEntry,
     pub(crate) cards: Option<Spanned<String>>,
+    #[serde(default, rename = "card")]
+    pub(crate) card_entries: Vec<CardEntry>,
     pub(crate) device_files: Option<Vec<String>>,
     pub(crate) topology: Option<Vec<String>>,
     pub(crate) peers: Option<Vec<String>>,
@@ -42,6 +44,15 @@ pub(crate) struct MachineFile {
     pub(crate) driver_messages: Vec<DriverMessageEntry>,
     #[serde(default, rename = "event")]
     pub(crate) events: Vec<EventEntry>,
+}
+
+/// What the files of a card do not show.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CardEntry {
+    pub(crate) bus: Spanned<String>,
+    #[serde(default)]
+    pub(crate) memory_leaked_mib: u64,
 }
 
 /// Host memory that devices share.

@@ -213,7 +213,7 @@ fn load(name: &str, read: &dyn Fn(&str) -> Result<Vec<u8>>) -> Result<Machine> {
         let text = String::from_utf8_lossy(bytes);
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     });
-    let cards = match &file.cards {
+    let mut cards = match &file.cards {
         Some(entry) => {
             let bytes = read_recording(source, entry, read)?;
             let text = str::from_utf8(&bytes).map_err(|_| {
@@ -224,6 +224,7 @@ fn load(name: &str, read: &dyn Fn(&str) -> Result<Vec<u8>>) -> Result<Machine> {
         }
         None => Cards::default(),
     };
+    cards.overlay(source, &file.card_entries)?;
     let mut machine = assemble(name, &text, file, base.as_ref(), cards)?;
     machine.reset_refusal = refusal.unwrap_or(machine.reset_refusal);
     let topology = shown.iter().rev().find_map(gpu_text::topology);

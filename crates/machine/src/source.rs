@@ -250,7 +250,10 @@ impl Source {
         let nvidia = simulation.has_nvidia().then(|| Box::new(simulation.clone()) as _);
         let cards = simulation.tree().map(|tree| {
             let origin = ProcessTable::origin(&simulation);
-            Box::new(Drm::new(tree, origin)) as Box<dyn GpuBackend>
+            let own = simulation.clone();
+            let drm = Drm::new(tree, origin);
+            let drm = drm.resettable(Arc::new(move |path| own.reset_card(path)));
+            Box::new(drm) as Box<dyn GpuBackend>
         });
         let backends = nvidia.into_iter().chain(cards).collect();
         let (host, clock) = (Box::new(simulation.clone()), Arc::new(simulation.clone()));

@@ -187,6 +187,6 @@ impl Frame {
         let whole = || self.devices.iter().filter(|device| device.mig.is_none());
         let free = whole().filter(|device| device.is_free).count();
         let parts = self.devices.iter().filter(|device| device.mig.is_some() && device.is_free);
-        wording::free(whole().count(), free, parts.count())
+        wording::free(&self.snapshot, whole().count(), free, parts.count())
     }
 }

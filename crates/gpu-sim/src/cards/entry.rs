@@ -1,9 +1,12 @@
 //! Memory of a card in a `[[process]]` of `machine.toml`.
 
-use crate::cards::Cards;
-use crate::file::MemoryEntry;
-use crate::machine::{ClientUse, Holding};
+use crate::cards::{Cards, SimulatedCard};
+use crate::file::{CardEntry, MemoryEntry};
+use crate::machine::{ClientUse, Holding, Process};
+use crate::toml_source::TomlSource;
 use gpu_core::{Absent, Bytes, DeviceProcessKind, PciBusId};
+use gpu_drm::Tree;
+use std::collections::BTreeMap;
 
 /// The clients without a number get numbers from this one on.
 pub(super) const FIRST_CLIENT: u64 = 1_000;
@@ -13,17 +16,7 @@ pub(super) const FIRST_CLIENT: u64 = 1_000;
 /// # Errors
 /// What is wrong with it, after the name of the process.
 pub(crate) fn holding(cards: &Cards, memory: &MemoryEntry, card: &str) -> Result<Holding, String> {
-    let known = || cards.iter().map(|card| card.bus.to_string()).collect::<Vec<_>>().join(", ");
-    let bus: Option<PciBusId> = card.parse().ok();
-    let Some(found) = cards.iter().find(|known| Some(known.bus) == bus) else {
-        let hint = match cards.is_empty() {
-            true => {
-                "this machine has none; describe its cards in a file that 'cards' names".to_owned()
-            }
-            false => format!("its cards are {}", known()),
-        };
-        return Err(format!("has memory on card '{card}', which is not in this machine; {hint}"));
-    };
+    let found = named(cards, card).map_err(|what| format!("has memory on {what}"))?;
     let is_of_nvml = memory.gpu_instance.is_some() || memory.compute_instance.is_some();
     if memory.gpu.is_some() || is_of_nvml || !memory.listed || !memory.reported {
         let only = "only memory on a 'gpu' has GPU instances, 'listed' and 'reported'";
@@ -54,4 +47,76 @@ pub(crate) fn holding(cards: &Cards, memory: &MemoryEntry, card: &str) -> Result
         }),
         ..Holding::new(found.index, Bytes::from_mib(memory.mib))
     })
+}
+
+/// Returns the card at an address.
+///
+/// # Errors
+/// That there is none, and what the machine has.
+fn named<'a>(cards: &'a Cards, address: &str) -> Result<&'a SimulatedCard, String> {
+    let bus: Option<PciBusId> = address.parse().ok();
+    cards.iter().find(|known| Some(known.bus) == bus).ok_or_else(|| {
+        let known: Vec<String> = cards.iter().map(|card| card.bus.to_string()).collect();
+        let hint = match known.is_empty() {
+            true => {
+                "this machine has none: describe its cards in a file that 'cards' names".to_owned()
+            }
+            false => format!("its cards are {}", known.join(", ")),
+        };
+        format!("card '{address}', which is not in this machine; {hint}")
+    })
+}
+
+impl Cards {
+    /// Applies the entries of the cards.
+    ///
+    /// # Errors
+    /// `Invalid`, with the line.
+    pub(crate) fn overlay(
+        &mut self,
+        source: TomlSource<'_>,
+        entries: &[CardEntry],
+    ) -> gpu_core::Result<()> {
+        for entry in entries {
+            let found = named(self, entry.bus.get_ref()).map(|card| card.index);
+            let index = found.map_err(|what| source.error(Some(entry.bus.span()), &what))?;
+            if let Some(card) = self.get_mut(index) {
+                card.leaked.0 = Bytes::from_mib(entry.memory_leaked_mib);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the memory of the processes.
+    ///
+    /// # Errors
+    /// A client that differs between processes, or a card that uses more memory than it has.
+    pub(crate) fn check(&self, processes: &[Process]) -> Result<(), String> {
+        for card in self.iter() {
+            let mut shared: BTreeMap<u32, &Holding> = BTreeMap::new();
+            let tree: &dyn Tree = &*self.files;
+            let base = tree.number(&format!("{}/mem_info_vram_used", card.dir)).unwrap_or(0);
+            let mut used = Bytes(base) + card.leaked.0;
+            let holdings = processes.iter().flat_map(|process| &process.holdings);
+            for holding in holdings.filter(|holding| holding.device == card.index) {
+                match holding.client.and_then(|client| client.id) {
+                    Some(id) => match shared.insert(id, holding) {
+                        None => used += holding.memory,
+                        Some(other)
+                            if (other.memory, other.client) == (holding.memory, holding.client) => {
+                        }
+                        Some(_) => {
+                            let what = "has different memory in two processes; write the same 'mib', 'host_mib' and 'partition'";
+                            return Err(format!("client {id} of card '{}' {what}", card.bus));
+                        }
+                    },
+                    None => used += holding.memory,
+                }
+            }
+            if card.total.is_some_and(|total| used > total) {
+                return Err(format!("card '{}' uses {used}, more than its memory", card.bus));
+            }
+        }
+        Ok(())
+    }
 }

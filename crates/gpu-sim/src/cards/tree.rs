@@ -22,6 +22,27 @@ impl Simulation {
         has_cards.then(|| Arc::new(SimulatedTree(self.clone())) as _)
     }
 
+    /// Writes `1` into the file `reset` of a card: the kernel frees what no process holds. Unlike
+    /// NVIDIA's driver, it does not refuse while processes use the card.
+    ///
+    /// # Errors
+    /// `NotSupported` if there is no such file, `NotPermitted` without root.
+    pub fn reset_card(&self, path: &str) -> Reading<()> {
+        let mut state = self.lock();
+        let path = state.machine.cards.files.resolve(path)?;
+        let dir = path.strip_suffix("/reset").ok_or(Absent::NotSupported)?;
+        let card = state.machine.cards.iter().find(|card| card.dir == dir);
+        let index = card.ok_or(Absent::NotSupported)?.index;
+        if !state.machine.viewer.privileged {
+            return Err(Absent::NotPermitted);
+        }
+        state.acted = true;
+        state.returning.retain(|returning| returning.device != index);
+        let card = state.machine.cards.get_mut(index).ok_or(Absent::NotSupported)?;
+        card.leaked = (Bytes(0), Bytes(0));
+        Ok(())
+    }
+
     /// Returns whether the machine has NVIDIA devices or, without any GPU, could have them.
     pub fn has_nvidia(&self) -> bool {
         let machine = &self.lock().machine;

@@ -23,7 +23,7 @@ impl View<'_> {
             parts.extend(cuda.iter().map(|cuda| format!("CUDA {cuda}")));
             let free = self.whole.devices.iter().filter(|device| self.is_free(device)).count();
             let parts_free = self.leased.free_parts(self.whole, &self.usage);
-            parts.push(wording::free(self.whole.devices.len(), free, parts_free));
+            parts.push(wording::free(self.whole, self.whole.devices.len(), free, parts_free));
         }
         let mut pieces: Vec<Line> = parts.into_iter().map(|part| Line::new().plain(part)).collect();
         let confident = self.diagnosis.confident().count();

@@ -1,6 +1,6 @@
 //! Figures, counts and names, as the command line prints them.
 
-use gpu_core::{Bytes, Pid, Timestamp};
+use gpu_core::{Bytes, Partition, Pid, Snapshot, Timestamp};
 use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
@@ -74,11 +74,16 @@ pub fn findings_at_least(number: u64) -> String {
 }
 
 /// Formats how much of a machine is free: `4 GPUs, 1 free`, `1 GPU, 0 free, 1 MIG device free`.
-pub fn free(gpus: usize, free: usize, parts: usize) -> String {
+pub fn free(now: &Snapshot, gpus: usize, free: usize, parts: usize) -> String {
+    let all = now.devices.iter().flat_map(|device| device.partitions.iter().flatten());
+    let (one, many) = match all.clone().count() > 0 && !all.clone().any(Partition::is_mig) {
+        true => ("partition", "partitions"),
+        false => ("MIG device", "MIG devices"),
+    };
     let gpus = count(gpus, "GPU", "GPUs");
     match parts {
         0 => format!("{gpus}, {free} free"),
-        parts => format!("{gpus}, {free} free, {} free", count(parts, "MIG device", "MIG devices")),
+        parts => format!("{gpus}, {free} free, {} free", count(parts, one, many)),
     }
 }
 
