@@ -141,8 +141,10 @@ fn busy_device_of_unseen_clients_is_not_busy_alone() {
 
 #[test]
 fn slow_link_needs_load_where_the_driver_has_no_states() {
+    let bus: PciBusId = "0000:03:00.0".parse().unwrap();
     let of = |share: u64, namespace| {
         let mut device = busy(device(0, 30, 16_280), share);
+        device.info.id.bus = Ok(bus);
         device.info.pid_namespace = namespace;
         let pcie = Pcie { width: Ok(4), width_max: Ok(16), ..Pcie::default() };
         device.details = Ok(DeviceDetails {
@@ -150,11 +152,13 @@ fn slow_link_needs_load_where_the_driver_has_no_states() {
             pcie: Some(pcie),
             ..DeviceDetails::default()
         });
-        let found = found(&[snapshot_of(vec![device], vec![], vec![])]);
-        found.iter().any(|(kind, _)| *kind == FindingKind::SlowPcie)
+        let found = diagnose(&[snapshot_of(vec![device], vec![], vec![])]).findings;
+        found.into_iter().find(|found| found.kind == FindingKind::SlowPcie)
     };
-    assert!(of(60, PidNamespace::Caller) && !of(40, PidNamespace::Caller));
-    assert!(!of(60, PidNamespace::Initial), "its list is the driver's, which has states");
+    let slow = of(60, PidNamespace::Caller).unwrap();
+    assert_eq!(slow.advice, [Advice::LookLonger, Advice::CheckPciLink(bus)], "no tool of NVIDIA");
+    assert_eq!(of(40, PidNamespace::Caller), None);
+    assert_eq!(of(60, PidNamespace::Initial), None, "its list is the driver's, which has states");
 }
 
 #[test]
