@@ -405,7 +405,7 @@ pub enum Advice {
     ReadKernelLog,
     /// Read in the kernel log which process had an error of its program.
     ReadProgramError,
-    /// As [`ReadKernelLog`](Advice::ReadKernelLog), for a driver of DRM.
+    /// As [`ReadKernelLog`](Advice::ReadKernelLog), for the drivers of AMD and Intel.
     ReadDrmLog,
     /// Load the driver's module, which was unloaded during the query.
     LoadDriver,
