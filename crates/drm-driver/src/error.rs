@@ -12,7 +12,7 @@ use gpu_core::{DriverError, DriverErrorCode, FaultClass, Relation, Remedy, Sever
 type Known = (&'static str, &'static str, &'static str, FaultClass, Severity, Remedy, Relation);
 
 use FaultClass::{Hardware, Link, Lost, Memory, Notice, Program, Unresponsive};
-use Relation::{Alone, Cause, Cleanup, Detail};
+use Relation::{Alone, Cause, CauseOrEffect, Cleanup, Detail};
 use Remedy::{None as Nothing, Reboot, Reset, RestartProgram as Restart, Support};
 use Severity::{Contained, Fatal, NotFatal, Unstated};
 
@@ -41,7 +41,15 @@ const ERRORS: &[Known] = &[
         Nothing,
         Cleanup,
     ),
-    ("gpu-reset", "GPU reset", "the driver resets the GPU", Notice, Unstated, Nothing, Cleanup),
+    (
+        "gpu-reset",
+        "GPU reset",
+        "the driver resets the GPU",
+        Hardware,
+        Unstated,
+        Nothing,
+        CauseOrEffect,
+    ),
     ("gpu-reset-done", "GPU reset done", "the GPU works again", Notice, NotFatal, Nothing, Cleanup),
     (
         "memory-lost",

@@ -3,8 +3,8 @@
 use crate::evidence::Evidence;
 use crate::role::Role;
 use gpu_core::{
-    Bytes, DeviceId, DeviceState, Pid, PodEvidence, PodName, ProcessInfo, ProcessKey, Reach,
-    ServiceUnit, Snapshot, Workload, WorkloadKind,
+    Bytes, DeviceId, DeviceState, PciBusId, Pid, PodEvidence, PodName, ProcessInfo, ProcessKey,
+    Reach, ServiceUnit, Snapshot, Workload, WorkloadKind,
 };
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -405,6 +405,8 @@ pub enum Advice {
     ReadKernelLog,
     /// Read in the kernel log which process had an error of its program.
     ReadProgramError,
+    /// As [`ReadKernelLog`](Advice::ReadKernelLog), for the drivers of AMD and Intel.
+    ReadDrmLog,
     /// Load the driver's module, which was unloaded during the query.
     LoadDriver,
     /// Wait for I/O or the driver to finish; if it never does, only a reboot helps.
@@ -458,6 +460,10 @@ pub enum Advice {
     CheckPower(u32),
     /// Check the seat of the card, and the riser.
     CheckSlot(u32),
+    /// The same for the device at this address, without a tool of its vendor.
+    CheckPciLink(PciBusId),
+    /// Read the sensors of the machine, and check cooling and power.
+    ReadSensors,
     /// Check the NVLinks of a device.
     CheckNvLinks(u32),
     /// Check the fabric manager.

@@ -260,6 +260,8 @@ fn finding(
         (Remedy::Reset, Some(device)) => Advice::ResetDevice(device.id().index),
         // The driver itself requests it.
         (Remedy::Reboot, _) if relation == Relation::Request => Advice::Reboot,
+        // Only NVIDIA numbers its errors.
+        _ if logged.error.code.number.is_none() => Advice::ReadDrmLog,
         _ if class == FaultClass::Program && logged.programs.len() <= 1 => Advice::ReadProgramError,
         _ => Advice::ReadKernelLog,
     };

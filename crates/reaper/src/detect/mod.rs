@@ -29,7 +29,7 @@ pub use busy::busy_alone;
 pub(crate) use context::DetectContext;
 pub use context::MIN_AGE as SETTLED_AFTER;
 pub use driver_log::{OldMessages, logged_errors, old_messages};
-use gpu_core::{Host, Pid, Snapshot};
+use gpu_core::{DeviceState, Host, Pid, Snapshot};
 pub use health::silence;
 pub(crate) use instance::InstanceAccount;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +67,7 @@ pub fn diagnose_after(past: &Past, now: &Snapshot) -> Diagnosis {
     let found = detectors.iter().flat_map(|detector| detector(&context)).collect();
     let mut findings = merged(&context, found);
     driver_log::add(&context, &mut findings);
+    fit_advice(&context, &mut findings);
     // The finding that unblocks a reset comes before the blocked reset.
     let unblocking: Vec<(Advice, Advice)> = findings
         .iter()
@@ -86,6 +87,23 @@ pub fn diagnose_after(past: &Past, now: &Snapshot) -> Diagnosis {
     findings.sort_by_key(|f| (f.kind, f.devices.first().map(|device| device.index)));
     let cleared = cleared(&context, &findings);
     Diagnosis { findings, cleared, left_out: 0 }
+}
+
+/// Replaces the advice to use a vendor's tool, for devices that the kernel describes without one.
+fn fit_advice(context: &DetectContext<'_>, findings: &mut [Finding]) {
+    for finding in findings {
+        let is_it = |device: &&DeviceState| finding.devices.first() == Some(device.id());
+        let device = context.now.devices.iter().find(is_it).filter(|one| one.lists_clients());
+        let Some(Ok(bus)) = device.map(|device| device.id().bus) else { continue };
+        for advice in &mut finding.advice {
+            *advice = match advice {
+                Advice::ReadKernelLog | Advice::ReadProgramError => Advice::ReadDrmLog,
+                Advice::CheckSlot(_) => Advice::CheckPciLink(bus),
+                Advice::CheckCooling(_) | Advice::CheckPower(_) => Advice::ReadSensors,
+                _ => continue,
+            };
+        }
+    }
 }
 
 /// Returns the diagnosis of one snapshot that may have only outlines of processes: re-reads

@@ -28,7 +28,7 @@ fn ring_timeout_names_program_and_its_reset() {
     let [(confidence, advice, text)] = &logged(&[timeout, &train, begin, done])[..] else {
         panic!()
     };
-    assert_eq!((*confidence, advice), (Confidence::Possible, &Advice::ReadProgramError));
+    assert_eq!((*confidence, advice), (Confidence::Possible, &Advice::ReadDrmLog));
     assert_eq!(
         text,
         "ring timeout: a queue stopped, 60 s ago, by train; usually a bug in the program; GPU reset: \
@@ -37,7 +37,9 @@ fn ring_timeout_names_program_and_its_reset() {
     );
     let several = logged(&[timeout, &train, timeout, &eval]);
     assert_eq!(several[0].0, Confidence::Likely, "{several:?}");
-    assert_eq!(logged(&[&train, begin, done]), [], "no error");
+    let [(confidence, _, text)] = &logged(&[&train, begin, done])[..] else { panic!() };
+    assert!(*confidence == Confidence::Possible && text.starts_with("GPU reset: "), "{text}");
+    assert_eq!(logged(&[&train, done]), [], "no error");
 }
 
 #[test]
@@ -47,7 +49,7 @@ fn failed_reset_and_wedged_device_are_likely_faults() {
     let wedged = "xe 0000:3b:00.0: [drm] device wedged, needs recovery";
     let job = "xe 0000:3b:00.0: [drm] GT0: Timedout job: seqno=4, guc_id=2 in train [7]";
     for (lines, advice) in
-        [(&[timeout, failed][..], Advice::ReadKernelLog), (&[job, wedged], Advice::ResetDevice(0))]
+        [(&[timeout, failed][..], Advice::ReadDrmLog), (&[job, wedged], Advice::ResetDevice(0))]
     {
         let found = logged(lines);
         assert!(found.len() == 1 && found[0].0 == Confidence::Likely, "{found:?}");
@@ -141,8 +143,10 @@ fn busy_device_of_unseen_clients_is_not_busy_alone() {
 
 #[test]
 fn slow_link_needs_load_where_the_driver_has_no_states() {
+    let bus: PciBusId = "0000:03:00.0".parse().unwrap();
     let of = |share: u64, namespace| {
         let mut device = busy(device(0, 30, 16_280), share);
+        device.info.id.bus = Ok(bus);
         device.info.pid_namespace = namespace;
         let pcie = Pcie { width: Ok(4), width_max: Ok(16), ..Pcie::default() };
         device.details = Ok(DeviceDetails {
@@ -150,11 +154,13 @@ fn slow_link_needs_load_where_the_driver_has_no_states() {
             pcie: Some(pcie),
             ..DeviceDetails::default()
         });
-        let found = found(&[snapshot_of(vec![device], vec![], vec![])]);
-        found.iter().any(|(kind, _)| *kind == FindingKind::SlowPcie)
+        let found = diagnose(&[snapshot_of(vec![device], vec![], vec![])]).findings;
+        found.into_iter().find(|found| found.kind == FindingKind::SlowPcie)
     };
-    assert!(of(60, PidNamespace::Caller) && !of(40, PidNamespace::Caller));
-    assert!(!of(60, PidNamespace::Initial), "its list is the driver's, which has states");
+    let slow = of(60, PidNamespace::Caller).unwrap();
+    assert_eq!(slow.advice, [Advice::LookLonger, Advice::CheckPciLink(bus)], "no tool of NVIDIA");
+    assert_eq!(of(40, PidNamespace::Caller), None);
+    assert_eq!(of(60, PidNamespace::Initial), None, "its list is the driver's, which has states");
 }
 
 #[test]

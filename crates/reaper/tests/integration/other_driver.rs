@@ -91,7 +91,7 @@ fn only(found: Vec<Finding>) -> (Confidence, Advice, String) {
 
 #[test]
 fn errors_of_any_driver_are_judged_by_their_explanation() {
-    use Advice::{ReadKernelLog, ReadProgramError, Reboot, ResetDevice};
+    use Advice::{ReadDrmLog, Reboot, ResetDevice};
     use Confidence::{Likely, Possible};
     let ring = "0000:3b:00.0: ring timeout: process train pid 7";
     let killed = "0000:3c:00.0: job killed: process train pid 7";
@@ -108,7 +108,7 @@ fn errors_of_any_driver_are_judged_by_their_explanation() {
         (
             &["0000:3b:00.0: page fault: process train pid 7"],
             Possible,
-            ReadProgramError,
+            ReadDrmLog,
             "page fault: invalid access, 60 s ago, by train; usually a bug in the program",
         ),
         (&[poison], Likely, ResetDevice(0), "poison: bad data, 60 s ago"),
@@ -121,7 +121,7 @@ fn errors_of_any_driver_are_judged_by_their_explanation() {
         (
             &["0000:3b:00.0: gone"],
             Possible,
-            ReadKernelLog,
+            ReadDrmLog,
             "gone: the device is gone, 60 s ago; it responds now",
         ),
         (&["0000:3b:00.0: wedged"], Likely, Reboot, "wedged: the driver gave up, 60 s ago"),
@@ -149,6 +149,6 @@ fn recorded_error_is_explained_if_its_driver_is_known() {
     };
     assert!(read(&[Arc::new(gpu_nvidia_driver::NvidiaDriver), Arc::new(Toy)]) == seen);
     let (confidence, advice, evidence) = only(diagnose(&[read(&[])]).findings);
-    assert_eq!((confidence, advice), (Confidence::Possible, Advice::ReadKernelLog));
+    assert_eq!((confidence, advice), (Confidence::Possible, Advice::ReadDrmLog));
     assert_eq!(evidence, "ring-timeout: unknown to this version, 60 s ago");
 }

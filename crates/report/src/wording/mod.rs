@@ -211,6 +211,10 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
         Advice::ReadProgramError => {
             (KERNEL_LOG.to_owned(), "names the process; check its program for the error first")
         }
+        Advice::ReadDrmLog => (
+            "sudo dmesg | grep -w -e amdgpu -e i915 -e xe".to_owned(),
+            "shows the reason, and the process if it names one",
+        ),
         Advice::WaitOrReboot => (
             "sudo dmesg | tail -40".to_owned(),
             "shows what it waits for; if that never ends, reboot",
@@ -283,6 +287,13 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             format!("nvidia-smi -q -i {index} | grep -A 12 'GPU Link Info'"),
             "check the seat of the card, the riser and the slot",
         ),
+        Advice::CheckPciLink(bus) => (
+            format!("sudo lspci -vv -s {bus} | grep -e LnkCap -e LnkSta"),
+            "check the seat of the card, the riser and the slot",
+        ),
+        Advice::ReadSensors => {
+            ("sensors".to_owned(), "of lm-sensors; check the fans, the airflow and the power cables")
+        }
         Advice::CheckNvLinks(index) => (
             format!("nvidia-smi nvlink -s -i {index}"),
             "shows its links; check the bridge or the baseboard",

@@ -425,9 +425,21 @@ fn failures_have_cause_and_remedy_or_say_it_is_missing() {
         (
             "[ 12.5] amdgpu 0000:03:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=7, emitted \
              seq=9\n[ 12.6] amdgpu 0000:03:00.0: amdgpu: GPU reset begin!\n",
+            &[
+                "ring timeout: a queue stopped",
+                "GPU reset: the driver resets the GPU: a consequence",
+                "grep -w -e amdgpu",
+                no_fuser,
+            ],
+        ),
+        (
+            "[ 12.5] i915 0000:00:02.0: [drm] GPU HANG: ecode 12:1:8, in x [7]\n",
+            &["GPU hang: an engine stopped, at an unknown time, by x"],
+        ),
+        (
+            "[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx timeout, signaled seq=7\n",
             &["an AMD or Intel GPU reports that the GPU hung", "amdgpu", no_fuser],
         ),
-        ("[ 12.5] i915 0000:00:02.0: [drm] GPU HANG: ecode 12:1:8, in x [7]\n", &["GPU hung"]),
         (
             "Warning  FailedScheduling  0/3 nodes are available: 3 Insufficient nvidia.com/gpu.\n",
             &["Kubernetes has no GPU for the pod", "kubectl describe node", no_fuser],

@@ -136,6 +136,12 @@ fn advice_is_a_command_with_the_simulated_machine_in_it() {
         (Advice::CheckCooling(3), "nvidia-smi -q -i 3 -d TEMPERATURE,PERFORMANCE"),
         (Advice::CheckPower(3), "nvidia-smi -q -i 3 -d POWER,PERFORMANCE"),
         (Advice::CheckSlot(3), "nvidia-smi -q -i 3 | grep -A 12 'GPU Link Info'"),
+        (Advice::ReadDrmLog, "sudo dmesg | grep -w -e amdgpu -e i915 -e xe"),
+        (
+            Advice::CheckPciLink("0000:0b:00.0".parse().unwrap()),
+            "sudo lspci -vv -s 00000000:0B:00.0 | grep -e LnkCap -e LnkSta",
+        ),
+        (Advice::ReadSensors, "sensors"),
         (Advice::CheckNvLinks(3), "nvidia-smi nvlink -s -i 3"),
         (Advice::CheckFabricManager, "systemctl status nvidia-fabricmanager"),
         (Advice::EnablePersistence, "sudo nvidia-smi -pm 1"),
