@@ -20,7 +20,7 @@ pub(super) fn text(
     let mut text = format!(
         "drm-driver:\t{}\ndrm-client-id:\t{id}\ndrm-pdev:\t{}\n",
         card.driver.name(),
-        card.bus
+        card.address()
     );
     let (own, host) = match card.driver {
         CardDriver::Amdgpu | CardDriver::Radeon => ("vram", "gtt"),

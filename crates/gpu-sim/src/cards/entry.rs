@@ -56,7 +56,7 @@ pub(crate) fn holding(cards: &Cards, memory: &MemoryEntry, card: &str) -> Result
 fn named<'a>(cards: &'a Cards, address: &str) -> Result<&'a SimulatedCard, String> {
     let bus: Option<PciBusId> = address.parse().ok();
     cards.iter().find(|known| Some(known.bus) == bus).ok_or_else(|| {
-        let known: Vec<String> = cards.iter().map(|card| card.bus.to_string()).collect();
+        let known: Vec<String> = cards.iter().map(SimulatedCard::address).collect();
         let hint = match known.is_empty() {
             true => {
                 "this machine has none: describe its cards in a file that 'cards' names".to_owned()
@@ -107,14 +107,14 @@ impl Cards {
                         }
                         Some(_) => {
                             let what = "has different memory in two processes; write the same 'mib', 'host_mib' and 'partition'";
-                            return Err(format!("client {id} of card '{}' {what}", card.bus));
+                            return Err(format!("client {id} of card '{}' {what}", card.address()));
                         }
                     },
                     None => used += holding.memory,
                 }
             }
             if card.total.is_some_and(|total| used > total) {
-                return Err(format!("card '{}' uses {used}, more than its memory", card.bus));
+                return Err(format!("card '{}' uses {used}, more than its memory", card.address()));
             }
         }
         Ok(())

@@ -167,6 +167,12 @@ impl Cards {
 }
 
 impl SimulatedCard {
+    /// Returns its address as the kernel prints it.
+    fn address(&self) -> String {
+        let PciBusId { domain, bus, device, function } = self.bus;
+        format!("{domain:04x}:{bus:02x}:{device:02x}.{function:x}")
+    }
+
     fn has_kfd(&self) -> bool {
         self.parts.iter().any(|part| part.kfd.is_some())
     }

@@ -1,5 +1,6 @@
 //! One test program for the whole crate, so that it is linked once.
 
+mod cards;
 mod crowd;
 mod defaults;
 mod details;

@@ -3,7 +3,7 @@
 use super::Check;
 use crate::audit::ascii;
 use crate::ports::Ports;
-use gpu_core::{ActToken, DeviceState, Error, ErrorKind, Fault, Origin, Result};
+use gpu_core::{ActToken, DeviceFault, DeviceState, Error, ErrorKind, Fault, Origin, Result};
 use serde::Serialize;
 
 /// The driver's answer to a reset, and the device after it.
@@ -23,7 +23,15 @@ pub struct Outcome {
 pub fn reset(check: &Check<'_>, ports: Ports<'_>, token: &ActToken) -> Result<Outcome> {
     let id = check.device.id();
     note(check, ports, "reset", None)?;
-    let answer = ports.backend.reset(id, token).map_err(|error| error.fault());
+    // NVIDIA's driver refuses while a process has the device open. The kernel resets other devices
+    // in use as well, and their work is lost.
+    let answer = if check.device.lists_clients() && !check.blockers.is_clear() {
+        let error = Error::new(DeviceFault::InUse, format!("reset {id}"));
+        Err(error.with_source("a process has the device open, or may have"))
+    } else {
+        ports.backend.reset(id, token)
+    };
+    let answer = answer.map_err(|error| error.fault());
     let after = gpu_core::observe(ports.backend, ports.host, ports.clock).device(id).cloned();
     note(check, ports, "outcome", Some(if answer.is_ok() { "reset" } else { "failed" }))?;
     Ok(Outcome { answer, after })
