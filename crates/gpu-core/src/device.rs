@@ -227,7 +227,9 @@ impl Partition {
     /// Returns whether it is a MIG device: it has a profile, or a UUID or compute instance of its
     /// own. Partitions of AMD's GPUs have none of them.
     pub fn is_mig(&self) -> bool {
-        self.profile.is_ok() || self.compute_instance.is_some() || self.uuid != Err(Absent::NotSupported)
+        self.profile.is_ok()
+            || self.compute_instance.is_some()
+            || self.uuid != Err(Absent::NotSupported)
     }
 }
 

@@ -138,7 +138,7 @@ pub use memory_source::{HostMemory, MemoryKind, MemorySource};
 pub use merged::MergedLeases;
 pub use observe::{
     HolderSearch, Observation, complete_processes, look_up_processes, observe, observe_free,
-    observe_in_detail, observe_users, take_inventory,
+    observe_in_detail, observe_users, take_inventory, take_inventory_with_users,
 };
 pub use observer::Observer;
 pub use process::{

@@ -136,7 +136,7 @@ fn add_holders(snapshot: &mut Snapshot, host: &dyn Host, answers: &mut dyn Answe
         Err(fault) => snapshot.holders = Err(fault),
     }
     snapshot.files = files.unwrap_or_default();
-    list_clients(snapshot);
+    list_clients(&mut snapshot.devices, &snapshot.holders);
 }
 
 /// Returns whether the processes of a device are known only from a search for holders.
@@ -146,9 +146,9 @@ fn needs_holders(device: &DeviceState) -> bool {
 
 /// Lists the processes of devices whose driver has no list, from the clients of each holder. A
 /// client of several processes counts for the first of them.
-fn list_clients(snapshot: &mut Snapshot) {
-    for device in snapshot.devices.iter_mut().filter(|device| needs_holders(device)) {
-        device.processes = match &snapshot.holders {
+fn list_clients(devices: &mut [DeviceState], holders: &Result<Vec<Holder>, Fault>) {
+    for device in devices.iter_mut().filter(|device| needs_holders(device)) {
+        device.processes = match holders {
             Err(fault) => Err(fault.clone()),
             Ok(holders) => {
                 let mut counted = BTreeSet::new();
@@ -296,6 +296,21 @@ pub fn take_inventory(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups)
     clear_duplicate_ids(&mut inventory.devices);
     if inventory.devices.iter().any(|device| device.info.is_unknown()) {
         name(&mut inventory.devices, ask(|| host.driver_devices()).unwrap_or_default());
+    }
+    inventory
+}
+
+/// As [`take_inventory`], and searches for the processes of devices whose driver has no list.
+pub fn take_inventory_with_users(
+    backend: &dyn GpuBackend,
+    host: &dyn Host,
+    groups: Groups,
+) -> Inventory {
+    let mut inventory = take_inventory(backend, host, groups);
+    if inventory.devices.iter().any(needs_holders) {
+        let files = ask(|| host.device_files());
+        let scan = files.and_then(|files| ask(|| host.holders(&files)));
+        list_clients(&mut inventory.devices, &scan.map(|scan| scan.holders));
     }
     inventory
 }

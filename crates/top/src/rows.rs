@@ -371,7 +371,10 @@ impl RowSource<'_> {
                 && self.usage.unexplained_in(device.id()) == instance.gpu_instance;
             let profile = instance.profile.as_deref().unwrap_or("?");
             Device {
-                name: format!("MIG {}", clean(profile)),
+                name: match instance.is_mig() {
+                    true => format!("MIG {}", clean(profile)),
+                    false => format!("partition {}", instance.index),
+                },
                 is_free: leased.is_part_free(device, instance, self.usage),
                 leased_by: owners(&part, leased, user_name),
                 findings: if has_unlisted { vec!["unlisted".to_owned()] } else { Vec::new() },

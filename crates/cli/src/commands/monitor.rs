@@ -54,7 +54,7 @@ pub(crate) fn run(
     repeat::name_origin(&source);
     let (mut page, mut is_first) = (Page::default(), true);
     repeat::times(Some(stream.delay), stream.count, &source, screen, |screen| {
-        let machine = gpu_core::take_inventory(&*source.backend, &*source.host, rows.groups());
+        let machine = query::inventory(subject, &source, rows.groups());
         let devices = query::shown(&machine.driver, &machine.devices, &stream.only.devices)?;
         if devices.is_empty() {
             return query::none_found(screen);

@@ -7,8 +7,9 @@ use crate::failure::Failure;
 use crate::source;
 use crate::terminal::{Line, Screen};
 use clap::Args;
-use gpu_core::{DeviceState, Driver, Fault, Selector};
+use gpu_core::{DeviceState, Driver, Fault, Groups, Inventory, Selector};
 use gpu_host::output::create;
+use gpu_machine::Source;
 use gpu_report::csv::{self, Query, Seen, Style, Subject, missing_rows};
 use std::path::PathBuf;
 
@@ -61,7 +62,7 @@ pub(super) fn rows(
     let mut is_first = true;
     repeat::show(repeat, &source, screen, |screen| {
         let at = source.clock.wall();
-        let machine = gpu_core::take_inventory(&*source.backend, &*source.host, query.groups());
+        let machine = inventory(subject, &source, query.groups());
         let devices = shown(&machine.driver, &machine.devices, selectors)?;
         if devices.is_empty() {
             return none_found(screen);
@@ -78,6 +79,15 @@ pub(super) fn rows(
         }
         Ok(unanswered(&devices, subject).unwrap_or(Exit::Done))
     })
+}
+
+/// Reads the devices, and their processes if rows are about them.
+pub(super) fn inventory(subject: Subject, source: &Source, groups: Groups) -> Inventory {
+    let take = match subject {
+        Subject::ComputeApp => gpu_core::take_inventory_with_users,
+        _ => gpu_core::take_inventory,
+    };
+    take(&*source.backend, &*source.host, groups)
 }
 
 /// Reports on standard error the devices that did not answer, whose rows are missing; returns the

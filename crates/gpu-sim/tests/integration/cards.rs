@@ -208,7 +208,7 @@ fn errors_name_file_line_and_remedy() {
             [process(7, "mib = 1, client = 1"), process(8, "mib = 2, client = 1")].concat(),
             "write the same",
         ),
-        ("[[card]]\nbus = '0000:09:00.0'\n".to_owned(), "line 4: card '0000:09:00.0'"),
+        ("[[card]]\nbus = '0000:09:00.0'\n".to_owned(), "line 5: card '0000:09:00.0'"),
         ("[[process]]\npid = 7\nname = 'a'\nmemory = [{ mib = 1 }]\n".to_owned(), "add one"),
     ] {
         let text = machine(&files(), &entries).unwrap_err().fault().text;

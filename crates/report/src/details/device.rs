@@ -4,8 +4,8 @@ use super::{Entry, enabled, group, group_of, known, value, yes};
 use crate::release::Release;
 use crate::wording;
 use gpu_core::{
-    Absent, DeviceState, GspFirmware, Inforom, Modes, OperationModes, Product, ResetStatus,
-    VirtualGpus,
+    Absent, DeviceState, GspFirmware, Inforom, Modes, OperationModes, Partition, Product,
+    ResetStatus, VirtualGpus,
 };
 
 /// Returns the entries from `Product Name` on.
@@ -19,6 +19,8 @@ pub(super) fn entries(device: &DeviceState, release: Release) -> Vec<Entry> {
     let firmware = group_of(device, |details| details.gsp_firmware.as_ref(), GspFirmware::absent);
     let guests = group_of(device, |details| details.virtual_gpus.as_ref(), VirtualGpus::absent);
     let reset = group_of(device, |details| details.reset_status.as_ref(), ResetStatus::absent);
+    let mut partitions = device.partitions.iter().flatten().peekable();
+    let has_partitions = partitions.peek().is_some() && !partitions.any(Partition::is_mig);
     let can = |number| if number != 0 { "Supported" } else { "Not Supported" };
     let buffer = match &device.details {
         Ok(details) => details.accounting.as_ref().ok_or(Absent::NotRecorded),
@@ -41,7 +43,7 @@ pub(super) fn entries(device: &DeviceState, release: Release) -> Vec<Entry> {
         value("Persistence Mode", enabled(info.persistence)),
         value("Addressing Mode", modes.addressing.map(wording::addressing_mode)),
         group(
-            "MIG Mode",
+            if has_partitions { "Partition Mode" } else { "MIG Mode" },
             [
                 value("Current", enabled(info.partitioned)),
                 value("Pending", enabled(modes.mig_pending)),

@@ -31,6 +31,12 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
     };
     let machine = Machine::named(&args.machine)
         .map_err(|error| own(source::opening(Some(&args.machine), error)))?;
+    if !machine.cards.is_empty() && machine.devices.is_empty() {
+        let what = format!("start a session of '{}'", machine.name);
+        let why = "programs in a session see only NVIDIA's GPUs; use gpuws --sim for this machine";
+        let error = gpu_core::Error::new(gpu_core::ErrorKind::Unsupported, what).with_source(why);
+        return Err(own(error.into()));
+    }
     let counts_file = args
         .count_calls
         .as_deref()
