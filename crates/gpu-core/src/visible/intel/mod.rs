@@ -40,7 +40,7 @@ const NONE: &str = "4294967295";
 
 /// How programs on Level Zero see devices.
 pub const LEVEL_ZERO: Visibility =
-    Visibility { variable: VISIBLE, order: Some(ORDER), isolates_partitions: false };
+    Visibility { vendor: "intel", variable: VISIBLE, order: Some(ORDER), isolates_partitions: false };
 
 /// The grammar of Intel's variables.
 #[derive(Clone, Copy, Debug)]
