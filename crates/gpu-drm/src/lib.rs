@@ -9,6 +9,10 @@
 //! a counter or blocks: everything in debugfs, `xgmi_error`, `pcie_bw` and `sdma_*` of KFD. A file
 //! that would wake a sleeping card is not read either.
 
+mod kfd;
 mod tree;
 
+pub use kfd::{
+    KfdBank, KfdLink, KfdNode, KfdProcess, KfdQueue, KfdTopology, KfdUse, processes, topology,
+};
 pub use tree::{Root, Tree};

@@ -1,1 +1,3 @@
-mod placeholder {}
+//! One test program for the whole crate, so that it is linked once.
+
+mod kfd;
