@@ -5,6 +5,12 @@
 //! that variable; [`GRAMMARS`] lists all of them. A given list is only ever narrowed.
 
 pub mod cuda;
+#[cfg(test)]
+mod fixture;
+pub mod intel;
+mod number;
+mod parts;
+pub mod rocm;
 mod seen;
 mod visibility;
 
@@ -43,6 +49,55 @@ pub trait Grammar: Sync {
     /// # Errors
     /// `Invalid` if no value names them.
     fn write(&self, keys: &[DeviceUuid], form: Form, devices: &[DeviceState]) -> Result<String>;
+
+    /// Returns the lists of this vendor that are set, in the order in which programs apply them:
+    /// each names devices among those of the list before it, so the last has those that programs
+    /// see. Returns none for a machine with devices of other vendors only. `variable` returns the
+    /// value of a variable, if it is set.
+    fn lists(
+        &self,
+        variable: &dyn Fn(&str) -> Option<String>,
+        machine: &[DeviceState],
+    ) -> Vec<GivenList> {
+        let Visibility { variable: name, order, .. } = self.visibility();
+        let devices = devices_of(self.visibility(), machine);
+        let is_of_others = devices.is_empty() && !machine.is_empty();
+        let Some(value) = variable(name).filter(|_| !is_of_others) else { return Vec::new() };
+        let order = order.and_then(|(name, _)| variable(name));
+        let resolved = self.resolve(&value, order.as_deref(), &devices);
+        vec![GivenList { variable: name, value, resolved }]
+    }
+
+    /// Returns all variables, with their values, with which a program sees the devices with these
+    /// keys, in this order, and no others of this vendor. The last argument returns the value that a
+    /// variable has now, if it is set: some need another value only then. The list may be empty if
+    /// the machine has no device of this vendor.
+    ///
+    /// # Errors
+    /// As [`write`](Grammar::write).
+    fn variables(
+        &self,
+        keys: &[DeviceUuid],
+        form: Form,
+        devices: &[DeviceState],
+        _inherited: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Vec<(&'static str, String)>> {
+        let Visibility { variable, order, .. } = self.visibility();
+        let list = [(variable, self.write(keys, form, devices)?)];
+        let order = order.map(|(name, value)| (name, value.to_owned()));
+        Ok(list.into_iter().chain(order).collect())
+    }
+}
+
+/// A list that a variable gives.
+#[derive(Debug)]
+pub struct GivenList {
+    /// The variable.
+    pub variable: &'static str,
+    /// Its value, verbatim.
+    pub value: String,
+    /// The devices, as in [`Grammar::resolve`].
+    pub resolved: Result<Resolved>,
 }
 
 /// The form in which devices are written.

@@ -1,13 +1,14 @@
 //! The devices that the programs of an environment see.
 
-use super::{Grammar, devices_of};
+use super::{GivenList, Grammar, Resolved, devices_of};
 use crate::error::Result;
 use crate::snapshot::DeviceState;
 
 /// What the variables of an environment let its programs see.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// The lists of the environment, one for each variable that is set.
+    /// The lists of the environment, one for each variable that is set. A vendor may have several,
+    /// each within the one before.
     pub lists: Vec<SeenList>,
     /// The indexes of the devices, in the order of the list; of a vendor without a list, all.
     /// `None` if a list is ambiguous.
@@ -38,22 +39,23 @@ impl Seen {
             let visibility = grammar.visibility();
             let own = machine.iter().filter(|device| device.info.visibility == visibility);
             let own: Vec<u32> = own.map(|device| device.id().index).collect();
-            let here = match variable(visibility.variable) {
-                None => Some(own),
-                Some(value) => {
-                    let order = visibility.order.and_then(|(name, _)| variable(name));
-                    let devices = devices_of(visibility, machine);
-                    let named = grammar.resolve(&value, order.as_deref(), &devices);
-                    let devices = named.map(|named| {
-                        let at = |index| devices.iter().position(|d| d.id().index == index);
-                        let named = named.devices.iter();
-                        named.filter_map(|one| own.get(at(one.index)?).copied()).collect()
-                    });
-                    let here = devices.as_ref().ok().cloned();
-                    seen.lists.push(SeenList { variable: visibility.variable, value, devices });
-                    here
+            let devices = devices_of(visibility, machine);
+            let on_machine = |named: Resolved| {
+                let mut indexes: Vec<u32> = Vec::new();
+                for named in named.devices {
+                    let at = devices.iter().position(|device| device.id().index == named.index);
+                    let index = at.and_then(|at| own.get(at));
+                    // A list may name several partitions of a device.
+                    indexes.extend(index.filter(|index| !indexes.contains(index)));
                 }
+                indexes
             };
+            let mut here = Some(own.clone());
+            for GivenList { variable, value, resolved } in grammar.lists(variable, machine) {
+                let devices = resolved.map(on_machine);
+                here = devices.as_ref().ok().cloned();
+                seen.lists.push(SeenList { variable, value, devices });
+            }
             seen.devices = seen.devices.zip(here).map(|(known, here)| [known, here].concat());
         }
         seen

@@ -13,7 +13,7 @@ pub(super) enum Found {
 }
 
 impl Named {
-    pub(super) fn whole(device: &DeviceState) -> Option<Self> {
+    pub(in crate::visible) fn whole(device: &DeviceState) -> Option<Self> {
         let id = device.id();
         Some(Named { uuid: id.lease_key().ok()?.into_owned(), index: id.index })
     }
