@@ -2,16 +2,16 @@
 
 use crate::differences::Differences;
 use crate::{
-    Card, CardDriver, KfdBank, KfdNode, KfdTopology, Root, Tree, cards, details, links,
-    product_names, topology,
+    Card, CardDriver, KfdNode, KfdTopology, Root, Tree, cards, details, links, product_names,
+    topology,
 };
 use gpu_core::visible::intel::LEVEL_ZERO;
 use gpu_core::visible::rocm::ROCM;
 use gpu_core::visible::{UNLISTED, Visibility};
 use gpu_core::{
-    Absent, ActToken, Bytes, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess,
-    DeviceSample, DeviceUuid, Driver, Error, ErrorKind, GpuBackend, Groups, MemoryInfo, Origin,
-    Partition, PciBusId, PidNamespace, Reading, Result, Topology,
+    Absent, ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess,
+    DeviceSample, DeviceUuid, Driver, Error, ErrorKind, GpuBackend, Groups, Origin, Partition,
+    PciBusId, PidNamespace, Reading, Result, Topology,
 };
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,7 +52,9 @@ impl Drm {
         let cards = match cards(&*self.tree) {
             // A machine without DRM.
             Err(Absent::NotSupported) => Vec::new(),
-            cards => cards.map_err(|reason| Error::new(reason, "list the cards in /sys/class/drm"))?,
+            cards => {
+                cards.map_err(|reason| Error::new(reason, "list the cards in /sys/class/drm"))?
+            }
         };
         let kfd = topology(&*self.tree).ok();
         let cards = in_order(cards, kfd.as_ref());
@@ -205,18 +207,12 @@ fn of_chip(kfd: &KfdTopology, bus: Reading<PciBusId>) -> Vec<&KfdNode> {
 /// Returns a partition as a device. AMD's has no UUID of its own in the kernel: all share that of
 /// the chip.
 fn partition(index: u32, node: &KfdNode) -> Partition {
-    let banks = node.banks.as_ref().map_err(|reason| *reason);
-    let sum = |of: fn(&KfdBank) -> Reading<Bytes>| banks.and_then(|all| all.iter().map(of).sum());
     Partition {
         index,
         uuid: Err(Absent::NotSupported),
         profile: Err(Absent::NotSupported),
         gpu_instance: node.partition.ok(),
         compute_instance: None,
-        memory: MemoryInfo {
-            total: sum(|bank| bank.size),
-            used: sum(|bank| bank.used),
-            reserved: Err(Absent::NotSupported),
-        },
+        memory: node.memory(),
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::{Clients, Drm, Root, Tree, cards, clients, driver};
 use gpu_core::{
-    Absent, Access, DeviceFile, DeviceFiles, DeviceInfo, DeviceKey, DriverMessage,
-    DriverView, Error, ErrorKind, FileRole, HeldFile, Holder, HolderScan, LeaseId,
-    Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList,
-    ProcessTable, Reading, Result, StartTime, Unreadable,
+    Absent, Access, DeviceFile, DeviceFiles, DeviceInfo, DeviceKey, DriverMessage, DriverView,
+    Error, ErrorKind, FileRole, HeldFile, Holder, HolderScan, LeaseId, Origin, Pid, ProcessFault,
+    ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessTable, Reading, Result, StartTime,
+    Unreadable,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +33,8 @@ impl CopiedMachine {
     /// When it is not a directory that the caller can open.
     pub fn open(root: &Path) -> Result<Self> {
         let what = || format!("open the copied tree '{}'", root.display());
-        let tree = Root::open(root).map_err(|error| Error::new(ErrorKind::Invalid, what()).with_source(error))?;
+        let tree = Root::open(root)
+            .map_err(|error| Error::new(ErrorKind::Invalid, what()).with_source(error))?;
         let origin = Origin::Copied(root.display().to_string());
         let tree: Arc<dyn Tree> = Arc::new(tree);
         Ok(CopiedMachine { devices: Drm::new(Arc::clone(&tree), origin.clone()), tree, origin })
@@ -50,7 +51,9 @@ impl CopiedMachine {
 
     fn clients(&self) -> Result<Clients> {
         let unlisted = |reason| match reason {
-            Absent::NotSupported => Error::new(Absent::NotRecorded, "find 'proc' in the copied tree"),
+            Absent::NotSupported => {
+                Error::new(Absent::NotRecorded, "find 'proc' in the copied tree")
+            }
             reason => Error::new(reason, "list the processes of the copied tree"),
         };
         clients(self.tree()).map_err(unlisted)
@@ -86,16 +89,24 @@ impl ProcessTable for CopiedMachine {
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
         let status = self.tree().read(&format!("proc/{pid}/status"), MAX_TEXT);
         let name = self.tree().text(&format!("proc/{pid}/comm"));
-        let Ok(status) = status.or(name.as_ref().map(|_| Vec::new()).map_err(|reason| *reason)) else {
+        let Ok(status) = status.or(name.as_ref().map(|_| Vec::new()).map_err(|reason| *reason))
+        else {
             return Err(Error::new(ProcessFault::Gone, format!("inspect process {pid}")));
         };
         let status = String::from_utf8_lossy(&status);
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let field =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let number = |name: &str, at: usize| -> Reading<u32> {
             let value = field(name).ok_or(Absent::NotRecorded)?;
-            value.split_whitespace().nth(at).and_then(|word| word.parse().ok()).ok_or(Absent::Implausible)
+            value
+                .split_whitespace()
+                .nth(at)
+                .and_then(|word| word.parse().ok())
+                .ok_or(Absent::Implausible)
         };
-        let name = name.or_else(|_| field("Name").map(|name| name.trim().to_owned()).ok_or(Absent::NotRecorded));
+        let name = name.or_else(|_| {
+            field("Name").map(|name| name.trim().to_owned()).ok_or(Absent::NotRecorded)
+        });
         let words = self.tree().read(&format!("proc/{pid}/cmdline"), MAX_COMMAND);
         let words = words.map_err(|_| Absent::NotRecorded).map(|words| {
             let words = String::from_utf8_lossy(&words).into_owned();
@@ -177,7 +188,11 @@ impl DeviceFiles for CopiedMachine {
             held.iter_mut().for_each(|file| file.memory = driver::memory_use(&file.clients));
             Holder { process: self.key(pid), held, through_thread: None }
         });
-        Ok(HolderScan { holders: holders.collect(), unreadable: unreadable(&clients), unread: Vec::new() })
+        Ok(HolderScan {
+            holders: holders.collect(),
+            unreadable: unreadable(&clients),
+            unread: Vec::new(),
+        })
     }
 }
 

@@ -67,7 +67,10 @@ fn clocks(tree: &dyn Tree, card: &Card, sensors: &Reading<Sensors>) -> Clocks {
     if matches!(card.driver, CardDriver::I915 | CardDriver::Xe) {
         let gts = gts(tree, card);
         // The first GT has the engines that render and compute.
-        let gt = gts.as_ref().map_err(|reason| *reason).and_then(|gts| gts.first().ok_or(Absent::NotSupported));
+        let gt = gts
+            .as_ref()
+            .map_err(|reason| *reason)
+            .and_then(|gts| gts.first().ok_or(Absent::NotSupported));
         return Clocks {
             graphics: gt.and_then(|gt| gt.mhz("act")),
             graphics_max: gt.and_then(|gt| gt.mhz("rp0").or_else(|_| gt.mhz("max"))),
@@ -117,7 +120,9 @@ fn power_readings(sensors: &Reading<Sensors>) -> PowerReadings {
 
 fn thermal(sensors: &Reading<Sensors>) -> Thermal {
     let Ok(sensors) = sensors else {
-        return sensors.as_ref().map_or_else(|reason| Thermal::absent(*reason), |_| Thermal::default());
+        return sensors
+            .as_ref()
+            .map_or_else(|reason| Thermal::absent(*reason), |_| Thermal::default());
     };
     let chip = sensors.chip();
     let threshold = |attribute| chip.and_then(|sensor| sensor.celsius(attribute));
@@ -160,7 +165,10 @@ impl Card {
             CardDriver::I915 | CardDriver::Xe => self.bus.bus == 0,
             CardDriver::Amdgpu | CardDriver::Radeon => {
                 let read = || tree.read(&format!("{}/gpu_metrics", self.dir), 4);
-                matches!(self.awake(tree).and_then(|()| read()).as_deref(), Ok([_, _, 2..=u8::MAX, _]))
+                matches!(
+                    self.awake(tree).and_then(|()| read()).as_deref(),
+                    Ok([_, _, 2..=u8::MAX, _])
+                )
             }
         }
     }

@@ -27,7 +27,12 @@ struct Counters {
 impl Differences {
     /// Adds the power draw and the utilization to a sample that lacks them, from the second sample
     /// on. Two samples within 200 ms count as one.
-    pub(crate) fn complete(&self, tree: &dyn Tree, card: &Card, sample: DeviceSample) -> DeviceSample {
+    pub(crate) fn complete(
+        &self,
+        tree: &dyn Tree,
+        card: &Card,
+        sample: DeviceSample,
+    ) -> DeviceSample {
         let lacks = |absent| absent == Some(Absent::NotSupported);
         if !lacks(sample.power_draw.err()) && !lacks(sample.utilization.err()) {
             return sample;
@@ -58,7 +63,8 @@ impl Counters {
 
     fn power_since(self, before: Counters) -> Reading<Milliwatts> {
         let ((channel, now), (earlier, start)) = (self.energy?, before.energy?);
-        let grown = now.checked_sub(start).filter(|_| channel == earlier).ok_or(Absent::NotRecorded)?;
+        let grown =
+            now.checked_sub(start).filter(|_| channel == earlier).ok_or(Absent::NotRecorded)?;
         let passed = (self.at - before.at).as_millis() as u64;
         plausible::milliwatts(grown / passed)
     }

@@ -33,7 +33,10 @@ impl DrmDriver {
         self.cards.get_or_init(|| {
             let own = |card: &Card| card.driver == self.driver;
             let cards = cards(&*self.tree).unwrap_or_default().into_iter().filter(own);
-            cards.map(|card| (card.is_integrated(&*self.tree), card)).map(|(is, card)| (card, is)).collect()
+            cards
+                .map(|card| (card.is_integrated(&*self.tree), card))
+                .map(|(is, card)| (card, is))
+                .collect()
         })
     }
 }
@@ -63,14 +66,19 @@ impl KernelDriver for DrmDriver {
         let mut counted = BTreeSet::new();
         for file in held {
             let Some(DeviceKey::Pci(bus)) = file.device else { continue };
-            let Some((_, integrated)) = self.cards().iter().find(|(card, _)| card.bus == bus) else {
+            let Some((_, integrated)) = self.cards().iter().find(|(card, _)| card.bus == bus)
+            else {
                 continue;
             };
             let texts = file.descriptors.iter().filter_map(|descriptor| fdinfo(*descriptor));
             let clients = texts.filter_map(|text| fdinfo::Client::parse(text.as_bytes()));
             let clients = clients.filter(|client| client.bus == Ok(bus));
-            let is_new = |client: &fdinfo::Client| client.id.map_or(true, |id| counted.insert((bus, id)));
-            file.clients = clients.filter(is_new).map(|client| self::client(&client, *integrated, computes)).collect();
+            let is_new =
+                |client: &fdinfo::Client| client.id.map_or(true, |id| counted.insert((bus, id)));
+            file.clients = clients
+                .filter(is_new)
+                .map(|client| self::client(&client, *integrated, computes))
+                .collect();
             file.memory = memory_use(&file.clients);
         }
     }

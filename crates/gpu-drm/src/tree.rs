@@ -117,7 +117,9 @@ impl Root {
                 ".." => drop(done.pop()),
                 _ => {
                     done.push(name);
-                    if let Some(target) = self.link_file(&done.join("/")).filter(|_| !left.is_empty()) {
+                    if let Some(target) =
+                        self.link_file(&done.join("/")).filter(|_| !left.is_empty())
+                    {
                         done.pop();
                         links += 1;
                         left.extend(target.rsplit('/').map(str::to_owned));
@@ -156,7 +158,8 @@ impl Root {
 fn read(file: OwnedFd, limit: usize) -> Reading<Vec<u8>> {
     let mut content = Vec::new();
     let read = File::from(file).take(limit as u64).read_to_end(&mut content);
-    let failed = |error: std::io::Error| Errno::from_io_error(&error).map_or(Absent::Failed, reason);
+    let failed =
+        |error: std::io::Error| Errno::from_io_error(&error).map_or(Absent::Failed, reason);
     read.map(|_| content).map_err(failed)
 }
 
@@ -246,7 +249,9 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("vendor"), "0xbad").unwrap();
         let link = dir.path().join("link");
-        for target in [outside.path(), Path::new("../../../../../etc"), Path::new("/proc/self/root")] {
+        for target in
+            [outside.path(), Path::new("../../../../../etc"), Path::new("/proc/self/root")]
+        {
             symlink(target, &link).unwrap();
             for name in ["vendor", "passwd", "etc/passwd"] {
                 assert_eq!(tree.text(&format!("link/{name}")), Err(Absent::NotSupported));

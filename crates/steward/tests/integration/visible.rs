@@ -15,8 +15,12 @@ use std::time::Duration;
 /// The vendor's grammar: `none`, or indexes and keys separated by `+`.
 struct Acme;
 
-const ACME: Visibility =
-    Visibility { vendor: "acme", variable: "ACME_DEVICES", order: None, isolates_partitions: false };
+const ACME: Visibility = Visibility {
+    vendor: "acme",
+    variable: "ACME_DEVICES",
+    order: None,
+    isolates_partitions: false,
+};
 
 impl Grammar for Acme {
     fn visibility(&self) -> Visibility {

@@ -40,8 +40,12 @@ pub const SELECTOR: &str = "ONEAPI_DEVICE_SELECTOR";
 const NONE: &str = "4294967295";
 
 /// How programs on Level Zero see devices.
-pub const LEVEL_ZERO: Visibility =
-    Visibility { vendor: "intel", variable: VISIBLE, order: Some(ORDER), isolates_partitions: false };
+pub const LEVEL_ZERO: Visibility = Visibility {
+    vendor: "intel",
+    variable: VISIBLE,
+    order: Some(ORDER),
+    isolates_partitions: false,
+};
 
 /// The grammar of Intel's variables.
 #[derive(Clone, Copy, Debug)]
