@@ -12,4 +12,5 @@ mod kfd;
 mod machines;
 mod made;
 mod metrics;
+mod oracle;
 mod truth;
