@@ -161,7 +161,11 @@ impl GpuBackend for Drm {
     fn sample(&self, id: &DeviceId) -> Result<DeviceSample> {
         let device = self.find(id)?;
         let sample = details::sample(&*self.tree, &device.card, device.is_integrated);
-        Ok(self.differences.complete(&*self.tree, &device.card, sample))
+        // The counters of a copy do not move.
+        Ok(match self.origin {
+            Origin::Copied(_) => sample,
+            _ => self.differences.complete(&*self.tree, &device.card, sample),
+        })
     }
 
     /// # Errors
