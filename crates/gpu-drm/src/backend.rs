@@ -2,16 +2,16 @@
 
 use crate::differences::Differences;
 use crate::{
-    Card, CardDriver, KfdNode, KfdTopology, Root, Tree, cards, details, links, product_names,
-    topology,
+    Card, CardDriver, KfdNode, KfdProcess, KfdTopology, Root, Tree, cards, details, links,
+    processes, product_names, topology,
 };
 use gpu_core::visible::intel::LEVEL_ZERO;
 use gpu_core::visible::rocm::ROCM;
 use gpu_core::visible::{UNLISTED, Visibility};
 use gpu_core::{
-    Absent, ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess,
-    DeviceSample, DeviceUuid, Driver, Error, ErrorKind, GpuBackend, Groups, Origin, Partition,
-    PciBusId, PidNamespace, Reading, Result, Topology,
+    Absent, ActToken, Bytes, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess,
+    DeviceProcessKind, DeviceSample, DeviceUuid, Driver, Error, ErrorKind, GpuBackend, Groups,
+    Origin, Partition, PciBusId, PidNamespace, Reading, Result, Topology,
 };
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -168,10 +168,27 @@ impl GpuBackend for Drm {
         })
     }
 
+    /// Returns the processes that KFD knows, also those of other users. Without it, only the search
+    /// for holders finds processes.
+    ///
     /// # Errors
-    /// `NotRequested`: the search for holders finds the processes.
-    fn processes(&self, _: &DeviceId) -> Result<Vec<DeviceProcess>> {
-        Err(Error::new(ErrorKind::NotRequested, "list processes without a search for holders"))
+    /// `NotRequested` without KFD.
+    fn processes(&self, id: &DeviceId) -> Result<Vec<DeviceProcess>> {
+        let tree = &*self.tree;
+        let kfd = topology(tree).ok().filter(|_| shows_initial_pids(tree));
+        let nodes = kfd.as_ref().map(|kfd| of_chip(kfd, id.bus)).unwrap_or_default();
+        let Some(processes) = processes(tree).ok().filter(|_| !nodes.is_empty()) else {
+            let what = "list processes without a search for holders";
+            return Err(Error::new(ErrorKind::NotRequested, what));
+        };
+        let is_divided = nodes.len() > 1;
+        let on = |node: &&KfdNode| {
+            let gpu_id = node.gpu_id.ok();
+            let partition = node.partition.ok().filter(|_| is_divided);
+            let of = move |process: &KfdProcess| listed(process, gpu_id?, partition);
+            processes.iter().filter_map(of).collect::<Vec<_>>()
+        };
+        Ok(nodes.iter().flat_map(on).collect())
     }
 
     fn partitions(&self, id: &DeviceId) -> Result<Vec<Partition>> {
@@ -201,6 +218,29 @@ impl GpuBackend for Drm {
     fn reset(&self, id: &DeviceId, _: &ActToken) -> Result<()> {
         Err(Error::new(ErrorKind::Unsupported, format!("reset {id}")))
     }
+}
+
+/// Returns whether the PIDs of `/proc` are those of the initial PID namespace, as KFD's are: always
+/// for a copied tree, which has no `self`. `PROC_PID_INIT_INO` of the kernel is 0xEFFFFFFC.
+fn shows_initial_pids(tree: &dyn Tree) -> bool {
+    tree.target("proc/self/ns/pid").is_ok_and(|namespace| namespace == "pid:[4026531836]")
+        || tree.target("proc/self").is_err()
+}
+
+/// Returns the entry of a process on a GPU or partition; `None` if it uses nothing there.
+fn listed(process: &KfdProcess, gpu_id: u32, partition: Option<u32>) -> Option<DeviceProcess> {
+    let memory = process.memory(gpu_id);
+    let mut queues = process.queues.iter().flatten();
+    let computes = queues.any(|queue| queue.gpu_id == Ok(gpu_id));
+    (computes || memory != Ok(Bytes(0))).then(|| DeviceProcess {
+        pid: process.pid,
+        kind: DeviceProcessKind::Compute,
+        memory,
+        utilization: Err(Absent::NotSupported),
+        name: Err(Absent::NotSupported),
+        gpu_instance: partition,
+        compute_instance: None,
+    })
 }
 
 /// Returns the nodes of a GPU: more than one if it is partitioned.

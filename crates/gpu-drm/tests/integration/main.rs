@@ -13,4 +13,5 @@ mod machines;
 mod made;
 mod metrics;
 mod oracle;
+mod ports;
 mod truth;

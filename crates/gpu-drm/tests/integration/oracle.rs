@@ -66,7 +66,8 @@ fn node_exporter_reads_the_same_values() {
     for name in ["procfs-vega64", "lact-rx6900xt", "lact-phoenix", "lact-rx7900xtx"] {
         let dir = machine(&data, name);
         let Some(mut exporter) = Exporter::start(dir.path()) else {
-            writeln!(std::io::stderr(), "skipped: prometheus-node-exporter is not installed").unwrap();
+            writeln!(std::io::stderr(), "skipped: prometheus-node-exporter is not installed")
+                .unwrap();
             return;
         };
         let metrics = exporter.metrics();
@@ -74,7 +75,8 @@ fn node_exporter_reads_the_same_values() {
         let amd = cards(&tree).unwrap();
         for card in amd.iter().filter(|card| card.driver == CardDriver::Amdgpu) {
             let values = values(&tree, card);
-            let bytes = |reading: gpu_core::Reading<Bytes>| reading.ok().map(|bytes| bytes.0 as f64);
+            let bytes =
+                |reading: gpu_core::Reading<Bytes>| reading.ok().map(|bytes| bytes.0 as f64);
             let busy = values.busy.ok().map(|busy: Percent| f64::from(busy.get()));
             for (metric, own) in [
                 ("memory_vram_size_bytes", bytes(values.vram.total)),
