@@ -232,7 +232,7 @@ fn listed(process: &KfdProcess, gpu_id: u32, partition: Option<u32>) -> Option<D
     let memory = process.memory(gpu_id);
     let mut queues = process.queues.iter().flatten();
     let computes = queues.any(|queue| queue.gpu_id == Ok(gpu_id));
-    (computes || memory != Ok(Bytes(0))).then(|| DeviceProcess {
+    (computes || memory != Ok(Bytes(0))).then_some(DeviceProcess {
         pid: process.pid,
         kind: DeviceProcessKind::Compute,
         memory,
