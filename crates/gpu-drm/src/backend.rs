@@ -1,5 +1,6 @@
 //! The devices: `GpuBackend`.
 
+use crate::deadline::{now, start};
 use crate::differences::Differences;
 use crate::{
     Card, CardDriver, KfdNode, KfdProcess, KfdTopology, Root, Tree, cards, details, links,
@@ -10,8 +11,9 @@ use gpu_core::visible::rocm::ROCM;
 use gpu_core::visible::{UNLISTED, Visibility};
 use gpu_core::{
     Absent, ActToken, Bytes, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess,
-    DeviceProcessKind, DeviceSample, DeviceUuid, Driver, Error, ErrorKind, GpuBackend, Groups,
-    Origin, Partition, PciBusId, PidNamespace, Reading, Result, Topology,
+    DeviceProcessKind, DeviceSample, DeviceState, DeviceUuid, Driver, Error, ErrorKind, Fault,
+    GpuBackend, Groups, Inventory, Origin, Partition, PciBusId, PidNamespace, Reading, Result,
+    Topology, ask,
 };
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +27,8 @@ use std::time::Duration;
 pub struct Drm {
     tree: Arc<dyn Tree>,
     origin: Origin,
+    /// How long a snapshot may take; `None`: the tree always answers.
+    deadline: Option<Duration>,
     /// The devices as last listed.
     known: Arc<Mutex<Vec<Device>>>,
     differences: Arc<Differences>,
@@ -41,7 +45,13 @@ struct Device {
 impl Drm {
     /// Returns the GPUs of a machine.
     pub fn new(tree: Arc<dyn Tree>, origin: Origin) -> Self {
-        Drm { tree, origin, known: Arc::default(), differences: Arc::default() }
+        Drm { tree, origin, deadline: None, known: Arc::default(), differences: Arc::default() }
+    }
+
+    /// Limits the time of a snapshot: a card that does not answer until then is reported as such.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Drm { deadline: Some(deadline), ..self }
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<Device>> {
@@ -58,20 +68,23 @@ impl Drm {
         };
         let kfd = topology(&*self.tree).ok();
         let cards = in_order(cards, kfd.as_ref());
-        let mut known = self.known();
-        if !known.iter().map(|device| &device.card).eq(&cards) {
-            let names = self.names(&cards);
-            let device = |(index, (card, name)): (u32, (Card, _))| Device {
-                is_integrated: card.is_integrated(&*self.tree),
-                info: DeviceInfo {
-                    visibility: visibility(&card, kfd.as_ref()),
-                    ..info(&*self.tree, &card, index, name)
-                },
-                card,
-            };
-            *known = (0..).zip(cards.into_iter().zip(names)).map(device).collect();
+        let known = self.known().clone();
+        if known.iter().map(|device| &device.card).eq(&cards) {
+            return Ok(known);
         }
-        Ok(known.clone())
+        // Without the lock, because a card may never answer.
+        let names = self.names(&cards);
+        let device = |(index, (card, name)): (u32, (Card, _))| Device {
+            is_integrated: card.is_integrated(&*self.tree),
+            info: DeviceInfo {
+                visibility: visibility(&card, kfd.as_ref()),
+                ..info(&*self.tree, &card, index, name)
+            },
+            card,
+        };
+        let devices: Vec<Device> = (0..).zip(cards.into_iter().zip(names)).map(device).collect();
+        self.known().clone_from(&devices);
+        Ok(devices)
     }
 
     /// Returns the product names, for a copied tree without lists by those of this machine. A card
@@ -215,6 +228,34 @@ impl GpuBackend for Drm {
         Err(Error::new(ErrorKind::Unsupported, "wait for events of AMD and Intel GPUs"))
     }
 
+    /// Reads the cards at the same time, each in a thread of its own, if there is a deadline: a card
+    /// that has left the bus may never answer.
+    fn inventory(&self, groups: Groups) -> Inventory {
+        let Some(deadline) = self.deadline else {
+            let (driver, infos) = listed_devices(self);
+            let infos = infos.unwrap_or_default().into_iter();
+            let devices = infos.map(|info| DeviceState::ask(self, info, groups)).collect();
+            return Inventory { driver, devices };
+        };
+        let end = now().saturating_add(deadline);
+        let this = self.clone();
+        let listed = start(move || listed_devices(&this)).wait(end, || "list the cards".to_owned());
+        let (driver, infos) = match listed {
+            Ok(listed) => listed,
+            Err(error) => return Inventory { driver: Err(error.fault()), devices: Vec::new() },
+        };
+        let begin = |info: DeviceInfo| {
+            let (this, asked) = (self.clone(), info.clone());
+            (info, start(move || DeviceState::ask(&this, asked, groups)))
+        };
+        let pending: Vec<_> = infos.unwrap_or_default().into_iter().map(begin).collect();
+        let devices = pending.into_iter().map(|(info, state)| {
+            let state = state.wait(end, || format!("read the files of {}", info.id));
+            state.unwrap_or_else(|error| DeviceState::unanswered(info, groups, &error.fault()))
+        });
+        Inventory { driver, devices: devices.collect() }
+    }
+
     fn reset(&self, id: &DeviceId, _: &ActToken) -> Result<()> {
         Err(Error::new(ErrorKind::Unsupported, format!("reset {id}")))
     }
@@ -241,6 +282,11 @@ fn listed(process: &KfdProcess, gpu_id: u32, partition: Option<u32>) -> Option<D
         gpu_instance: partition,
         compute_instance: None,
     })
+}
+
+/// Returns the driver and the devices, or why they are not known.
+fn listed_devices(drm: &Drm) -> (Result<Driver, Fault>, Result<Vec<DeviceInfo>, Fault>) {
+    (ask(|| drm.driver()), ask(|| drm.devices()))
 }
 
 /// Returns the nodes of a GPU: more than one if it is partitioned.

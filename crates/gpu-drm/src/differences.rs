@@ -1,8 +1,8 @@
 //! Values that are differences of two readings: Intel's drivers count energy and idle time.
 
+use crate::deadline::now;
 use crate::{Card, Sensors, Tree, gts, sensors};
 use gpu_core::{Absent, DeviceSample, Milliwatts, PciBusId, Percent, Reading, plausible};
-use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -56,9 +56,11 @@ impl Counters {
     fn read(tree: &dyn Tree, card: &Card) -> Self {
         let energy = sensors(tree, card).and_then(|sensors| Sensors::energy(&sensors));
         let idle = gts(tree, card).and_then(|gts| gts.first().ok_or(Absent::NotSupported)?.idle_ms);
-        let now = clock_gettime(ClockId::Monotonic);
-        let at = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32);
-        Counters { at, energy: energy.map(|energy| (energy.channel, energy.microjoules)), idle }
+        Counters {
+            at: now(),
+            energy: energy.map(|energy| (energy.channel, energy.microjoules)),
+            idle,
+        }
     }
 
     fn power_since(self, before: Counters) -> Reading<Milliwatts> {

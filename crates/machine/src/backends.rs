@@ -46,8 +46,8 @@ fn own_files() -> Option<Arc<dyn Tree>> {
 }
 
 /// Returns the GPUs of AMD and Intel of this machine; `None` if there are none.
-fn drm() -> Option<Drm> {
-    let drm = Drm::new(own_files()?, Origin::Live);
+fn drm(deadline: Duration) -> Option<Drm> {
+    let drm = Drm::new(own_files()?, Origin::Live).with_deadline(deadline);
     // A failure is reported like a device.
     drm.devices().map_or(true, |devices| !devices.is_empty()).then_some(drm)
 }
@@ -94,7 +94,7 @@ pub(crate) fn open(
         })?;
     }
     let is_session = live::named().is_some();
-    let drm = if is_session { None } else { drm() };
+    let drm = if is_session { None } else { drm(deadline) };
     let is_asked_for = library.is_some() || is_session || drm.is_none();
     if !is_asked_for && nvidia_devices().is_ok_and(|devices| devices.is_empty()) {
         return Ok(Opened { nvml: None, drm });

@@ -5,6 +5,7 @@ use gpu_drm::{CopiedMachine, Root, Tree, drivers};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 
 const CARDS: [(&str, &str, u32); 3] = [
@@ -99,7 +100,7 @@ fn machine() -> TempDir {
 #[test]
 fn machine_has_its_devices_and_their_processes() {
     let dir = machine();
-    let copy = CopiedMachine::open(dir.path()).unwrap();
+    let copy = CopiedMachine::open(dir.path(), Duration::from_secs(60)).unwrap();
     let clock = Still;
     let snapshot = observe(&copy.devices(), &copy, &clock);
     let of = |device: &DeviceState| {
