@@ -10,7 +10,7 @@ fn devices_of(machine: &str) -> Vec<DeviceState> {
 }
 
 fn alone() -> Linked {
-    Linked { peers: vec![], whole: true }
+    Linked { peers: vec![], whole: true, xgmi: false }
 }
 
 #[test]
@@ -29,12 +29,12 @@ fn nvlink_peers_are_transitive() {
     let of = |topology: &Topology, devices: &[DeviceState], index| {
         Linked::of(&Ok(topology.clone()), devices, index)
     };
-    assert_eq!(of(&topology, &devices, 0), Linked { peers: vec![1, 2], whole: true });
+    assert_eq!(of(&topology, &devices, 0), Linked { peers: vec![1, 2], whole: true, xgmi: false });
     assert_eq!(of(&topology, &devices, 3), alone());
 
     let mut silent = topology.clone();
     silent.links[2][3] = Link::Unknown;
-    assert_eq!(of(&silent, &devices, 0), Linked { peers: vec![1, 2], whole: false });
+    assert_eq!(of(&silent, &devices, 0), Linked { peers: vec![1, 2], whole: false, xgmi: false });
     assert_eq!(of(&silent, &devices, 3), alone(), "its own links are known");
     assert!(!of(&Topology::default(), &devices, 0).whole, "empty topology");
     assert!(!of(&topology, &devices[..2], 0).whole, "2 is reset too and was not looked at");
@@ -71,7 +71,7 @@ fn pids(blockers: &Blockers) -> Vec<u32> {
 fn unknown_link_blocks_reset() {
     let now = snapshot("driver-leak");
     assert!(blockers(&now, &alone()).is_clear());
-    let open = Linked { peers: vec![], whole: false };
+    let open = Linked { peers: vec![], whole: false, xgmi: false };
     assert_eq!(blockers(&now, &open).unknown, Some(Unknown::Links));
 }
 

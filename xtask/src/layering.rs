@@ -30,12 +30,14 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-core" => &[],
         // Adapters depend on the ports, not on each other. The simulated machine reads recordings
         // with the parsers, and the simulated NVML wraps the simulated machine.
-        "gpu-cuda" | "gpu-drm" | "gpu-host" | "gpu-kubelet" => &["gpu-core"],
+        "gpu-cuda" | "gpu-host" | "gpu-kubelet" => &["gpu-core"],
         // What a vendor's driver leaves on a machine is tables and functions of plain data, so the
         // adapters of live, simulated and pasted machines share them.
-        "gpu-nvidia-driver" => &["gpu-core"],
-        "gpu-nvidia" | "gpu-text" => &["gpu-core", "gpu-nvidia-driver"],
-        "gpu-sim" => &["gpu-core", "gpu-nvidia-driver", "gpu-text"],
+        "gpu-nvidia-driver" | "gpu-drm-driver" => &["gpu-core"],
+        "gpu-nvidia" => &["gpu-core", "gpu-nvidia-driver"],
+        "gpu-drm" => &["gpu-core", "gpu-drm-driver"],
+        "gpu-text" => &["gpu-core", "gpu-nvidia-driver", "gpu-drm-driver"],
+        "gpu-sim" => &["gpu-core", "gpu-drm", "gpu-nvidia-driver", "gpu-text"],
         "gpu-nvml-sim" => &["gpu-core", "gpu-nvidia-driver", "gpu-sim"],
         // The history of a machine consists of files in their own format.
         "gpu-history" => &["gpu-core"],
@@ -132,6 +134,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-nvidia-driver",
     "gpu-cuda",
     "gpu-drm",
+    "gpu-drm-driver",
     "gpu-host",
     "gpu-kubelet",
     "gpu-text",
@@ -161,7 +164,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
 const LIBRARIES: usize = LIBRARIES_AND_XTASK.len() - 1;
 
 /// What every package but gpu-core may use in its tests: they describe the files of a driver.
-const IN_TESTS: &[&str] = &["gpu-nvidia-driver"];
+const IN_TESTS: &[&str] = &["gpu-nvidia-driver", "gpu-drm-driver"];
 
 /// All external packages that the ports may use: serialization, errors, mocks, and proptest and
 /// serde_json in tests; none of them does I/O.

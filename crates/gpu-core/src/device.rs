@@ -223,6 +223,16 @@ pub struct Partition {
     pub memory: MemoryInfo,
 }
 
+impl Partition {
+    /// Returns whether it is a MIG device: it has a profile, or a UUID or compute instance of its
+    /// own. Partitions of AMD's GPUs have none of them.
+    pub fn is_mig(&self) -> bool {
+        self.profile.is_ok()
+            || self.compute_instance.is_some()
+            || self.uuid != Err(Absent::NotSupported)
+    }
+}
+
 /// The value of a field in a recording that predates the field.
 #[cfg(feature = "serde")]
 fn not_recorded<T>() -> Reading<T> {

@@ -154,6 +154,7 @@ pub enum Relation {
     /// As [`Alone`](Relation::Alone), and it is the current request of the driver: a later one
     /// replaces it.
     Request,
-    /// The message is a further line about the error with this code, and is not counted.
+    /// The message is a further line about the error with this code, or about the error of the
+    /// device before it, and is not counted.
     Detail,
 }

@@ -4,7 +4,7 @@ use crate::absent::{Absent, Reading};
 use crate::backend::GpuBackend;
 use crate::clock::{Clock, Timestamp};
 use crate::details::Groups;
-use crate::device::{DeviceInfo, DeviceProcess, DeviceProcessKind, PidNamespace};
+use crate::device::{DeviceInfo, DeviceProcess, DeviceProcessKind};
 use crate::error::{ErrorKind, Fault, Reach, Result};
 use crate::file::DeviceFile;
 use crate::holder::{Client, Holder, HolderScan};
@@ -283,8 +283,7 @@ pub(crate) fn begin(
     inventory: Inventory,
 ) -> Snapshot {
     let Inventory { driver, devices } = inventory;
-    let is_own = |device: &DeviceState| device.info.pid_namespace == PidNamespace::Caller;
-    let sees_host_pids = if !devices.is_empty() && devices.iter().all(is_own) {
+    let sees_host_pids = if !devices.is_empty() && devices.iter().all(DeviceState::lists_clients) {
         Ok(true)
     } else {
         host.sees_host_pids()

@@ -5,6 +5,7 @@ use crate::clock::Timestamp;
 use crate::details::DeviceDetails;
 use crate::device::{
     DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, Partition,
+    PidNamespace,
 };
 use crate::driver_error::{DriverError, DriverErrorCode};
 use crate::driver_message::DriverMessage;
@@ -157,6 +158,13 @@ impl DeviceState {
     /// reading, or the list itself is absent.
     pub fn memory_listed(&self) -> Option<Bytes> {
         self.processes.as_ref().ok()?.iter().map(|process| process.memory.ok()).sum()
+    }
+
+    /// Returns whether its processes were found by the device's clients in `/proc`, because the driver
+    /// has no list. Such a list lacks the processes that the caller may not inspect, and memory that
+    /// belongs to no client: exported buffers, pictures on a display, imports by other hardware.
+    pub fn lists_clients(&self) -> bool {
+        self.info.pid_namespace == PidNamespace::Caller
     }
 
     /// Returns the most memory that the driver and displays may use on it in addition to the listed

@@ -32,6 +32,8 @@ pub struct Drm {
     /// The devices as last listed.
     known: Arc<Mutex<Vec<Device>>>,
     differences: Arc<Differences>,
+    /// The files of this machine, to reset its devices; `None` for any other.
+    writable: Option<Arc<Root>>,
 }
 
 /// A card, and what does not change while it works.
@@ -43,9 +45,16 @@ struct Device {
 }
 
 impl Drm {
-    /// Returns the GPUs of a machine.
+    /// Returns the GPUs of a machine, which cannot be reset.
     pub fn new(tree: Arc<dyn Tree>, origin: Origin) -> Self {
-        Drm { tree, origin, deadline: None, known: Arc::default(), differences: Arc::default() }
+        let (known, differences) = (Arc::default(), Arc::default());
+        Drm { tree, origin, deadline: None, known, differences, writable: None }
+    }
+
+    /// Returns the GPUs of this machine, whose files are below `root`.
+    pub fn live(root: Arc<Root>) -> Self {
+        let tree: Arc<dyn Tree> = root.clone();
+        Drm { writable: Some(root), ..Drm::new(tree, Origin::Live) }
     }
 
     /// Limits the time of a snapshot: a card that does not answer until then is reported as such.
@@ -256,8 +265,26 @@ impl GpuBackend for Drm {
         Inventory { driver, devices: devices.collect() }
     }
 
+    /// Has the kernel reset the PCI device, with its first method. The files of debugfs, which reset
+    /// through the driver, are not used.
+    ///
+    /// # Errors
+    /// `Unsupported` for a copied machine and for a card for which the kernel has no method,
+    /// `NotPermitted` without root; or the kernel's reason.
     fn reset(&self, id: &DeviceId, _: &ActToken) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, format!("reset {id}")))
+        let what = || format!("reset {id}");
+        let unsupported = |why| Error::new(ErrorKind::Unsupported, what()).with_source(why);
+        let root =
+            self.writable.as_ref().ok_or_else(|| unsupported("it is not of this machine"))?;
+        // The numbers of cards can have changed since they were listed.
+        self.list()?;
+        let dir = self.find(id)?.card.dir;
+        let methods = self.tree.text(&format!("{dir}/reset_method"));
+        if methods == Err(Absent::NotSupported) {
+            return Err(unsupported("the kernel has no method to reset it (reset_method)"));
+        }
+        methods.map_err(|reason| Error::new(reason, what()))?;
+        root.write(&format!("{dir}/reset"), b"1").map_err(|reason| Error::new(reason, what()))
     }
 }
 

@@ -1,12 +1,12 @@
 //! The values of a card as samples and details.
 
 use crate::{
-    Card, CardDriver, Link, Quantity, Sensor, Sensors, Tree, Values, current_clock, gts, levels,
-    sensors, values,
+    Card, CardDriver, Link, Metrics, Quantity, Sensor, Sensors, Tree, Values, current_clock, gts,
+    health, levels, sensors, values,
 };
 use gpu_core::{
     Absent, Activity, Clocks, DeviceDetails, DeviceSample, Group, Groups, MemoryKind, MemorySource,
-    Milliwatts, Pcie, Power, PowerReadings, Product, Reading, Thermal, plausible,
+    Milliwatts, Pcie, Power, PowerReadings, Product, Reading, Thermal, ThrottleReasons, plausible,
 };
 
 /// Returns the ID of an AMD chip.
@@ -30,8 +30,12 @@ pub(crate) fn sample(tree: &dyn Tree, card: &Card, is_integrated: bool) -> Devic
     let values = values(tree, card);
     let sensors = sensors(tree, card);
     let of = |read: fn(&Sensors) -> _| sensors.as_ref().map_err(|reason| *reason).and_then(read);
+    let mut memory = values.vram;
+    if let Err(asleep) = card.awake(tree) {
+        memory.used = memory.used.or(Err(asleep));
+    }
     DeviceSample {
-        memory: values.vram,
+        memory,
         source: source(card, is_integrated),
         utilization: values.busy,
         temperature: sensors.as_ref().map_err(|r| *r).and_then(Sensors::gpu_temperature),
@@ -52,13 +56,18 @@ pub(crate) fn details(tree: &dyn Tree, card: &Card, groups: Groups) -> DeviceDet
             numa_node: values.numa_node,
             ..Product::default()
         }),
-        activity: known(Group::Activity)
-            .then(|| Activity { memory: values.memory_busy, ..Activity::default() }),
+        activity: known(Group::Activity).then(|| Activity {
+            memory: values.memory_busy,
+            throttle: throttle(tree, card),
+            ..Activity::default()
+        }),
         clocks: known(Group::Clocks).then(|| clocks(tree, card, &sensors)),
         power: known(Group::Power).then(|| power(&sensors)),
         power_readings: known(Group::PowerReadings).then(|| power_readings(&sensors)),
         thermal: known(Group::Thermal).then(|| thermal(&sensors)),
-        pcie: known(Group::Pcie).then(|| pcie(card, &values)),
+        pcie: known(Group::Pcie).then(|| pcie(tree, card, &values)),
+        memory_health: known(Group::MemoryHealth).then(|| health::memory(tree, card)),
+        memory_errors: known(Group::MemoryErrors).then(|| Box::new(health::errors(tree, card))),
         ..DeviceDetails::not_supported(groups)
     }
 }
@@ -135,7 +144,45 @@ fn thermal(sensors: &Reading<Sensors>) -> Thermal {
     }
 }
 
-fn pcie(card: &Card, values: &Values) -> Pcie {
+/// Returns what reduces the clocks: of xe and i915 the words of the driver, of amdgpu the bits that
+/// are the same for all chips (`SMU_THROTTLER_*` in `amdgpu_smu.h`). Limits of power and current are
+/// normal at full load.
+fn throttle(tree: &dyn Tree, card: &Card) -> Reading<ThrottleReasons> {
+    use ThrottleReasons as Reasons;
+    card.awake(tree)?;
+    let with = |set, reason: Option<Reasons>| reason.map_or(set, |reason| set | reason);
+    if matches!(card.driver, CardDriver::I915 | CardDriver::Xe) {
+        let gts = gts(tree, card)?;
+        let words: Vec<String> =
+            gts.into_iter().map(|gt| gt.throttle).collect::<Reading<Vec<_>>>()?.concat();
+        return Ok(words
+            .iter()
+            .map(|word| match word.as_str() {
+                "prochot" => Some(Reasons::HARDWARE_SLOWDOWN),
+                "ratl" => Some(Reasons::HARDWARE_THERMAL),
+                word if word.contains("therm") => Some(Reasons::HARDWARE_THERMAL),
+                word if word.starts_with("pl") => Some(Reasons::SOFTWARE_POWER_CAP),
+                _ => None,
+            })
+            .fold(Reasons::default(), with));
+    }
+    /// The table of the largest chip has 3,872 bytes.
+    const TABLE: usize = 4_096;
+    let bits = Metrics::parse(&tree.read(&format!("{}/gpu_metrics", card.dir), TABLE)?)?.throttle?;
+    let kinds = [
+        (0x00ff_ffff, Reasons::SOFTWARE_POWER_CAP),
+        (0x3fff << 32, Reasons::HARDWARE_THERMAL),
+        // PROCHOT: another part of the machine asks for it.
+        (0b11 << 46, Reasons::HARDWARE_SLOWDOWN),
+    ];
+    let reasons = kinds.into_iter().map(|(mask, reason)| (bits & mask != 0).then_some(reason));
+    Ok(reasons.fold(Reasons::default(), with))
+}
+
+fn pcie(tree: &dyn Tree, card: &Card, values: &Values) -> Pcie {
+    // What the bridge above the card allows: that of the slot, or one on the card itself.
+    let above = values::fastest_link(tree, &format!("{}/..", card.dir));
+    let both = |of: fn(Link) -> Reading<u32>| Ok(of(values.max_link?)?.min(of(above?)?));
     let generation = |link: Reading<Link>| link.and_then(|link| link.generation());
     let lanes = |link: Reading<Link>| link.map(|link| link.lanes);
     let id = |ids: Reading<(u16, u16)>| {
@@ -143,9 +190,10 @@ fn pcie(card: &Card, values: &Values) -> Pcie {
     };
     Pcie {
         generation: generation(values.link),
+        generation_max: both(Link::generation),
         device_generation_max: generation(values.max_link),
         width: lanes(values.link),
-        width_max: lanes(values.max_link),
+        width_max: both(|link| Ok(link.lanes)),
         replays: values.replays.and_then(|count| count.try_into().map_err(|_| Absent::Implausible)),
         device_id: id(card.ids.device),
         subsystem_id: id(card.ids.subsystem),

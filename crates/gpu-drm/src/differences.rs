@@ -1,6 +1,5 @@
 //! Values that are differences of two readings: Intel's drivers count energy and idle time.
 
-use crate::deadline::now;
 use crate::{Card, Sensors, Tree, gts, sensors};
 use gpu_core::{Absent, DeviceSample, Milliwatts, PciBusId, Percent, Reading, plausible};
 use std::collections::BTreeMap;
@@ -57,7 +56,7 @@ impl Counters {
         let energy = sensors(tree, card).and_then(|sensors| Sensors::energy(&sensors));
         let idle = gts(tree, card).and_then(|gts| gts.first().ok_or(Absent::NotSupported)?.idle_ms);
         Counters {
-            at: now(),
+            at: tree.now(),
             energy: energy.map(|energy| (energy.channel, energy.microjoules)),
             idle,
         }

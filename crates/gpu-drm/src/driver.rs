@@ -1,8 +1,9 @@
-//! The device files of the drivers: `KernelDriver`.
+//! The device files and messages of the drivers: `KernelDriver`.
 
-use crate::{Card, CardDriver, Tree, cards, fdinfo};
+use crate::{Card, CardDriver, Tree, cards, fdinfo, topology};
 use gpu_core::{
-    Bytes, Client, DeviceKey, FileId, FileRole, HeldFile, KernelDriver, MemoryUse, Reading,
+    Bytes, Client, DeviceKey, DriverError, DriverMessage, FileId, FileRole, HeldFile, KernelDriver,
+    MemoryUse, Reading, Timestamp,
 };
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -18,7 +19,15 @@ pub struct DrmDriver {
     driver: CardDriver,
     tree: Arc<dyn Tree>,
     /// The cards when the first file was described, or its process read.
-    cards: OnceLock<Vec<(Card, bool)>>,
+    cards: OnceLock<Vec<Known>>,
+}
+
+/// A card of the driver.
+struct Known {
+    card: Card,
+    is_integrated: bool,
+    /// The minor numbers of the render nodes of its partitions.
+    partitions: Vec<u32>,
 }
 
 /// Returns the drivers of AMD and Intel on a machine.
@@ -28,15 +37,28 @@ pub fn drivers(tree: &Arc<dyn Tree>) -> Vec<Arc<dyn KernelDriver>> {
 }
 
 impl DrmDriver {
-    /// Returns the cards of this driver, and whether each is integrated.
-    fn cards(&self) -> &[(Card, bool)] {
+    /// Returns the cards of this driver.
+    fn cards(&self) -> &[Known] {
         self.cards.get_or_init(|| {
             let own = |card: &Card| card.driver == self.driver;
             let cards = cards(&*self.tree).unwrap_or_default().into_iter().filter(own);
-            cards
-                .map(|card| (card.is_integrated(&*self.tree), card))
-                .map(|(is, card)| (card, is))
-                .collect()
+            // Only KFD shows the chip of a partition's node.
+            let nodes = match self.driver {
+                CardDriver::Amdgpu => {
+                    topology(&*self.tree).map(|kfd| kfd.nodes).unwrap_or_default()
+                }
+                _ => Vec::new(),
+            };
+            let known = |card: Card| Known {
+                is_integrated: card.is_integrated(&*self.tree),
+                partitions: nodes
+                    .iter()
+                    .filter(|node| node.bus == Ok(card.bus))
+                    .filter_map(|node| node.render_minor.ok())
+                    .collect(),
+                card,
+            };
+            cards.map(known).collect()
         })
     }
 }
@@ -56,9 +78,25 @@ impl KernelDriver for DrmDriver {
             return (self.driver == CardDriver::Amdgpu).then_some((FileRole::Control, None));
         }
         let Ok(FileId::Device { major: MAJOR, minor }) = id else { return None };
-        let has = |card: &Card| card.card == Some(minor) || card.render == Some(minor);
-        let (card, _) = self.cards().iter().find(|(card, _)| has(card))?;
-        Some((FileRole::Compute, Some(DeviceKey::Pci(card.bus))))
+        let has = |known: &&Known| {
+            let Known { card, partitions, .. } = known;
+            card.card == Some(minor) || card.render == Some(minor) || partitions.contains(&minor)
+        };
+        let known = self.cards().iter().find(has)?;
+        Some((FileRole::Compute, Some(DeviceKey::Pci(known.card.bus))))
+    }
+
+    fn log_prefixes(&self) -> &'static [&'static str] {
+        let own = |(name, _): &&(&str, _)| *name == self.name();
+        gpu_drm_driver::PREFIXES.iter().find(own).map_or(&[], |(_, prefixes)| prefixes)
+    }
+
+    fn log_message(&self, text: &str, at: Timestamp) -> Option<DriverMessage> {
+        gpu_drm_driver::parse_message(text, at)
+    }
+
+    fn explain(&self, message: &DriverMessage) -> Option<DriverError> {
+        gpu_drm_driver::error(&message.code)
     }
 
     fn find_memory_use(&self, held: &mut [HeldFile], fdinfo: &dyn Fn(u32) -> Option<String>) {
@@ -66,8 +104,7 @@ impl KernelDriver for DrmDriver {
         let mut counted = BTreeSet::new();
         for file in held {
             let Some(DeviceKey::Pci(bus)) = file.device else { continue };
-            let Some((_, integrated)) = self.cards().iter().find(|(card, _)| card.bus == bus)
-            else {
+            let Some(known) = self.cards().iter().find(|known| known.card.bus == bus) else {
                 continue;
             };
             let texts = file.descriptors.iter().filter_map(|descriptor| fdinfo(*descriptor));
@@ -77,7 +114,7 @@ impl KernelDriver for DrmDriver {
                 |client: &fdinfo::Client| client.id.map_or(true, |id| counted.insert((bus, id)));
             file.clients = clients
                 .filter(is_new)
-                .map(|client| self::client(&client, *integrated, computes))
+                .map(|client| self::client(&client, known.is_integrated, computes))
                 .collect();
             file.memory = memory_use(&file.clients);
         }

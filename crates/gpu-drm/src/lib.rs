@@ -19,6 +19,7 @@ mod details;
 mod differences;
 mod driver;
 mod fdinfo;
+mod health;
 mod hwmon;
 mod kfd;
 mod links;

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 /// The most names that are read from a directory.
 const MAX_NAMES: usize = 65_536;
@@ -39,6 +40,11 @@ pub trait Tree: Send + Sync {
     /// # Errors
     /// As [`read`](Tree::read); `Failed` if it is not a link.
     fn target(&self, path: &str) -> Reading<String>;
+
+    /// Returns the time on the machine's monotonic clock, for the differences of two readings.
+    fn now(&self) -> Duration {
+        crate::deadline::now()
+    }
 }
 
 impl dyn Tree + '_ {
@@ -87,6 +93,21 @@ impl Root {
     pub fn open(path: &Path) -> std::io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Root(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
+    }
+
+    /// Writes into a file of the kernel, which exists. Only [`Drm::live`](crate::Drm::live) does so.
+    ///
+    /// # Errors
+    /// As [`Tree::read`].
+    pub(crate) fn write(&self, path: &str, content: &[u8]) -> Reading<()> {
+        check_type(self.open_below(path, OFlags::PATH)?.as_fd(), FileType::RegularFile)?;
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = self.open_below(path, flags)?;
+        check_type(file.as_fd(), FileType::RegularFile)?;
+        match rustix::io::write(&file, content).map_err(reason)? {
+            written if written == content.len() => Ok(()),
+            _ => Err(Absent::Failed),
+        }
     }
 
     /// Opens a path below the root. Links cannot lead out of the root, and the magic links of

@@ -105,6 +105,15 @@ pub fn values(tree: &dyn Tree, card: &Card) -> Values {
     }
 }
 
+/// Returns the fastest link that the PCI device in a directory supports.
+///
+/// # Errors
+/// `NotSupported` if it has no link.
+pub(crate) fn fastest_link(tree: &dyn Tree, dir: &str) -> Reading<Link> {
+    let text = |what: &str| tree.text(&format!("{dir}/max_link_{what}"));
+    parse_link(&text("speed")?, &text("width")?)
+}
+
 /// Parses the 16 digits of an ID.
 fn unique_id(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 16)

@@ -1,14 +1,16 @@
 //! Combines the recordings and `machine.toml` into a whole machine.
 
+use crate::cards::Cards;
 use crate::device_entry::set;
 use crate::empty::{empty, viewer};
-use crate::file::{DriverEntry, GpuEntry, MachineFile};
+use crate::file::{GpuEntry, MachineFile};
 use crate::import::{UPTIME, machine_from_snapshot};
 use crate::machine::{Device, HostShare, Machine, device_file, drivers};
 use crate::toml_source::{TomlSource, date};
 use crate::{details, device_entry, driver_log, process_entry, product, script, topology};
 use gpu_core::{
-    Absent, Bytes, DeviceFile, Error, Fault, FileRole, MemoryKind, Result, Snapshot, Timestamp,
+    Absent, Bytes, DeviceFile, Error, Fault, FileRole, MachineFault, MemoryKind, Result, Snapshot,
+    Timestamp,
 };
 use gpu_nvidia_driver::memory_kind;
 use std::collections::BTreeSet;
@@ -23,10 +25,12 @@ pub(crate) fn assemble(
     text: &str,
     mut file: MachineFile,
     base: Option<&Snapshot>,
+    cards: Cards,
 ) -> Result<Machine> {
     let source = TomlSource(text);
     file.gpus = device_entry::one_by_one(source, file.gpus)?;
     let mut machine = base.map_or_else(|| empty(name), |base| machine_from_snapshot(name, base));
+    machine.cards = cards;
     machine.description = file.description.clone();
     machine.clock = date(source, "clock", &file.clock)?;
     machine.booted = match &file.booted {
@@ -36,7 +40,7 @@ pub(crate) fn assemble(
     // The holders are known now, whether a recording shows them or not.
     machine.holders_fault = None;
     machine.hostname = file.hostname.clone().ok_or(Absent::NotRecorded);
-    overlay_driver(&mut machine, &file.driver);
+    overlay_driver(&mut machine, &file);
     let recorded: BTreeSet<u32> = machine.devices.iter().map(|d| d.info.id.index).collect();
     for entry in &file.gpus {
         device_entry::overlay(&mut machine.devices, source, entry)?;
@@ -80,9 +84,9 @@ pub(crate) fn assemble(
         return Err(source.error(None, &what));
     }
     let (clock, booted) = (machine.clock, machine.booted);
-    let devices = machine.devices.clone();
+    let (devices, cards) = (machine.devices.clone(), machine.cards.clone());
     for process in &mut machine.processes {
-        process_entry::complete(process, &devices, &users, clock, booted);
+        process_entry::complete(process, (&devices, &cards), &users, clock, booted);
     }
     let mut messages = machine.driver_messages.unwrap_or_default();
     machine.driver_messages = Ok(Vec::new());
@@ -109,7 +113,8 @@ fn kind_by_name(device: &Device) -> MemoryKind {
     memory_kind(device.info.name.as_deref().ok(), capability, total)
 }
 
-fn overlay_driver(machine: &mut Machine, entry: &DriverEntry) {
+fn overlay_driver(machine: &mut Machine, file: &MachineFile) {
+    let entry = &file.driver;
     let reported = entry.version.is_some() || entry.cuda.is_some();
     if machine.driver.is_err() && reported {
         machine.driver = empty("").driver;
@@ -118,7 +123,10 @@ fn overlay_driver(machine: &mut Machine, entry: &DriverEntry) {
         set(&mut driver.version, entry.version.clone());
         set(&mut driver.cuda, entry.cuda.clone());
     }
-    if let Some(fault) = entry.fault {
+    // NVIDIA's library is not installed without its devices.
+    let has_none = !machine.cards.is_empty() && file.gpus.is_empty() && machine.devices.is_empty();
+    let missing = (has_none && !reported).then_some(MachineFault::NoLibrary);
+    if let Some(fault) = entry.fault.or(missing) {
         machine.driver =
             Err(Fault { kind: fault.into(), text: "query the driver version".to_owned() });
     }
@@ -158,9 +166,13 @@ fn device_files(machine: &Machine, listed: Option<Vec<String>>) -> Vec<DeviceFil
     let paths = listed.unwrap_or_else(|| {
         let held = machine.ever_has().flat_map(|process| process.files.iter());
         let held = held.filter(|file| file.role != FileRole::Other);
-        drivers(&machine.devices).chain(held.map(|file| file.path.to_string())).collect()
+        let nvidia = (machine.cards.is_empty() || !machine.devices.is_empty())
+            .then(|| drivers(&machine.devices));
+        let held = held.filter(|file| file.role != FileRole::Render || machine.cards.is_empty());
+        nvidia.into_iter().flatten().chain(held.map(|file| file.path.to_string())).collect()
     });
     let mut files: Vec<DeviceFile> = paths.iter().map(|path| device_file(path)).collect();
+    files.extend(machine.cards.device_files());
     files.sort_by(|a, b| (a.role, a.device, &a.path).cmp(&(b.role, b.device, &b.path)));
     files.dedup();
     files

@@ -157,7 +157,7 @@ fn process(
     process.holdings = vec![holding];
     process.files = files;
     let booted = Timestamp(CLOCK.0 - UPTIME_MS);
-    complete(&mut process, &[], &BTreeMap::new(), CLOCK, booted);
+    complete(&mut process, (&[], &crate::Cards::default()), &BTreeMap::new(), CLOCK, booted);
     process
 }
 

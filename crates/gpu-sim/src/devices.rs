@@ -88,8 +88,11 @@ impl State {
         Ok(HostMemory { total, free, available: (free + cache).min(total), host_use })
     }
 
-    /// Returns the free memory of a device; 0 if its size is unknown.
+    /// Returns the free memory of a device; 0 if it is unknown.
     pub(crate) fn memory_free(&self, index: u32) -> Bytes {
+        if let Some(card) = self.machine.cards.get(index) {
+            return self.card_free(card);
+        }
         let Some(device) = self.device(index) else { return Bytes(0) };
         let taken = self.memory_used(device) + device.reserved.unwrap_or_default();
         device.total.unwrap_or_default().saturating_sub(taken)

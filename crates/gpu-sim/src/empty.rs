@@ -21,6 +21,7 @@ pub(crate) fn empty(name: &str) -> Machine {
         viewer: viewer(Default::default(), &BTreeMap::new()),
         sees_host_pids: Ok(true),
         devices: Vec::new(),
+        cards: Default::default(),
         host_memory: BTreeMap::new(),
         files: Vec::new(),
         holders_fault: None,

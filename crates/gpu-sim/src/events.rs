@@ -156,14 +156,21 @@ impl State {
 
     fn give_back(&mut self, holding: &Holding, after: Option<Duration>) {
         let (device, memory) = (holding.device, holding.memory);
+        if self.is_client_shared(holding) {
+            return;
+        }
+        let host = holding.client.unwrap_or_default().host;
         match after {
             Some(after) => {
                 let due = self.now.saturating_add(after);
                 let gpu_instance = holding.gpu_instance;
-                self.returning.push(Returning { device, gpu_instance, memory, due });
+                self.returning.push(Returning { device, gpu_instance, memory, host, due });
             }
             None => {
-                if let Some(device) = self.device_mut(device) {
+                if let Some(card) = self.machine.cards.get_mut(device) {
+                    card.leaked.0 += memory;
+                    card.leaked.1 += host;
+                } else if let Some(device) = self.device_mut(device) {
                     device.leaked += memory;
                 }
             }

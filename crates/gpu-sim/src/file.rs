@@ -25,6 +25,7 @@ pub(crate) struct MachineFile {
     pub(crate) driver: DriverEntry,
     #[serde(default)]
     pub(crate) viewer: ViewerEntry,
+    pub(crate) cards: Option<Spanned<String>>,
     pub(crate) device_files: Option<Vec<String>>,
     pub(crate) topology: Option<Vec<String>>,
     pub(crate) peers: Option<Vec<String>>,
@@ -178,6 +179,8 @@ pub(crate) struct ProcessEntry {
     pub(crate) namespace: Option<NamespaceEntry>,
     /// Whether it has ended but NVML still lists it.
     pub(crate) gone: Option<bool>,
+    /// Whether it has opened `/dev/kfd` once.
+    pub(crate) opened_kfd: Option<bool>,
     pub(crate) cpu_percent: Option<u32>,
     pub(crate) cpu_time_ms: Option<u64>,
     pub(crate) memory: Option<Vec<MemoryEntry>>,
@@ -206,8 +209,14 @@ pub(crate) struct NamespaceEntry {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MemoryEntry {
-    pub(crate) gpu: u32,
+    pub(crate) gpu: Option<u32>,
+    pub(crate) card: Option<String>,
+    #[serde(default)]
     pub(crate) mib: u64,
+    /// Memory of the host that a card has mapped.
+    pub(crate) host_mib: Option<u64>,
+    pub(crate) partition: Option<u32>,
+    pub(crate) client: Option<u32>,
     #[serde(default = "yes")]
     pub(crate) listed: bool,
     #[serde(default = "compute")]

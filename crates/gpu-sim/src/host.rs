@@ -7,7 +7,7 @@ use crate::simulation::Simulation;
 use crate::state::{SentSignal, State};
 use gpu_core::{
     Absent, Access, ActToken, DeviceFile, DeviceFiles, DeviceInfo, DriverMessage, DriverView,
-    Error, HeldFile, Holder, HolderScan, HostMemory, KernelDriver, LeaseId, Origin, Pid,
+    Error, HeldFile, Holder, HolderScan, HostMemory, KernelDriver, LeaseId, MemoryUse, Origin, Pid,
     ProcessDetail, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessState,
     ProcessTable, Reading, Result, Signal, UnreadProcess,
 };
@@ -218,6 +218,7 @@ fn alive(state: &State, serial: Serial, pid: Pid) -> Result<&Living> {
 
 /// The files to search for, by their paths on the machine.
 struct Wanted<'a> {
+    state: &'a State,
     files: &'a [DeviceFile],
     by_path: BTreeMap<&'a str, Vec<usize>>,
 }
@@ -233,7 +234,7 @@ impl<'a> Wanted<'a> {
             };
             by_path.entry(path).or_default().push(index);
         }
-        Wanted { files, by_path }
+        Wanted { state, files, by_path }
     }
 
     /// Returns the files that a process has, in the order of the request.
@@ -245,16 +246,26 @@ impl<'a> Wanted<'a> {
         }
         found.sort_unstable();
         found.dedup_by_key(|(index, _)| *index);
+        let numbered = self.state.card_descriptors(process);
         let held = |(index, nth): (usize, usize)| {
             let (asked, own) = (&self.files[index], &process.files[nth]);
             let mut descriptors = own.descriptors.clone();
+            descriptors.extend(numbered.iter().filter(|own| own.file == nth).map(|own| own.number));
             if descriptors.is_empty() && own.access.contains(Access::OPEN) {
                 descriptors = vec![u32::try_from(nth).unwrap_or(u32::MAX).saturating_add(3)];
             }
-            HeldFile::of(asked, own.access, descriptors)
+            // A recording has the clients that the kernel counted.
+            let clients = own.clients.clone();
+            let memory = if clients.is_empty() { MemoryUse::None } else { own.memory };
+            HeldFile { memory, clients, ..HeldFile::of(asked, own.access, descriptors) }
         };
         let mut held: Vec<HeldFile> = found.into_iter().map(held).collect();
         NvidiaDriver.find_memory_use(&mut held, &|_| None);
+        for driver in &self.state.card_drivers {
+            driver.find_memory_use(&mut held, &|number| {
+                self.state.descriptor_text(process, number).ok()
+            });
+        }
         held
     }
 }

@@ -1,5 +1,6 @@
 //! Converts a snapshot into a machine that reproduces it.
 
+use crate::cards::Cards;
 use crate::empty::IN_USE;
 use crate::machine::{
     Device, Event, Holding, HostShare, Machine, Process, Scheduled, Viewer, When,
@@ -58,6 +59,7 @@ pub(crate) fn machine_from_snapshot(name: &str, snapshot: &Snapshot) -> Machine 
     Machine {
         name: name.to_owned(),
         description: String::new(),
+        cards: Cards::default(),
         clock,
         booted: gpu_core::Timestamp(clock.0.saturating_sub(UPTIME.as_millis() as u64)),
         hostname: snapshot.hostname.clone(),
@@ -219,6 +221,7 @@ fn device_from_snapshot(
 
 fn listed_holding(device: u32, listed: &DeviceProcess) -> Holding {
     Holding {
+        client: None,
         device,
         memory: listed.memory.unwrap_or_default(),
         listed: Some(listed.kind),

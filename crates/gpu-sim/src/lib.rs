@@ -38,6 +38,7 @@ mod address_range;
 mod anonymize;
 mod assemble;
 mod backend;
+mod cards;
 mod clock;
 mod crowd;
 mod date;
@@ -80,11 +81,13 @@ mod trusted;
 mod viewer;
 
 pub use anonymize::Anonymizer;
+pub use cards::Cards;
 pub use external_process::{ExternalProcess, Use};
 pub use faults::{Call, Fault};
 pub use load::{EmbeddedMachine, machines};
 pub use machine::{
-    Device, Event, Holding, Machine, Process, Reaction, Scheduled, Viewer, When, device_file,
+    ClientUse, Device, Event, Holding, Machine, Process, Reaction, Scheduled, Viewer, When,
+    device_file,
 };
 pub use memory::SimulatedMemory;
 #[cfg(feature = "random")]

@@ -1,6 +1,7 @@
 //! Loads machines from directories: on disk, or embedded in the program.
 
 use crate::assemble::{assemble, unreadable};
+use crate::cards::Cards;
 use crate::file::MachineFile;
 use crate::machine::Machine;
 use crate::recording::Recording;
@@ -212,7 +213,18 @@ fn load(name: &str, read: &dyn Fn(&str) -> Result<Vec<u8>>) -> Result<Machine> {
         let text = String::from_utf8_lossy(bytes);
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     });
-    let mut machine = assemble(name, &text, file, base.as_ref())?;
+    let cards = match &file.cards {
+        Some(entry) => {
+            let bytes = read_recording(source, entry, read)?;
+            let text = str::from_utf8(&bytes).map_err(|_| {
+                let what = format!("'{}' is not valid UTF-8", entry.get_ref());
+                Error::new(ErrorKind::Invalid, what)
+            })?;
+            Cards::parse(entry.get_ref(), text)?
+        }
+        None => Cards::default(),
+    };
+    let mut machine = assemble(name, &text, file, base.as_ref(), cards)?;
     machine.reset_refusal = refusal.unwrap_or(machine.reset_refusal);
     let topology = shown.iter().rev().find_map(gpu_text::topology);
     machine.topology = machine.topology.or(topology.ok_or(Absent::NotRecorded));

@@ -3,6 +3,7 @@
 //! Both `machine.toml` with its recordings and a recording of a live machine are converted to this
 //! form. The engine runs it; nothing here changes by itself.
 
+use crate::cards::Cards;
 use gpu_core::{
     Absent, Bytes, Celsius, DeviceDetails, DeviceEventKind, DeviceFile, DeviceInfo,
     DeviceProcessKind, Driver, DriverMessage, Fault, FileId, FileRole, HeldFile, MemoryKind,
@@ -35,6 +36,8 @@ pub struct Machine {
     pub sees_host_pids: Reading<bool>,
     /// The devices, by index.
     pub devices: Vec<Device>,
+    /// The GPUs of AMD and Intel.
+    pub cards: Cards,
     /// The host memory that devices share, by NUMA node; `None` for all of it.
     pub host_memory: BTreeMap<Option<u32>, HostShare>,
     /// The GPU device files.
@@ -133,6 +136,8 @@ pub struct Process {
     pub holdings: Vec<Holding>,
     /// Its device files; the processes of a crowd on one device share them.
     pub files: Arc<Vec<HeldFile>>,
+    /// Whether KFD lists it even if it uses no GPU: it has opened `/dev/kfd` once.
+    pub opened_kfd: bool,
     /// CPU usage, in percent of one CPU.
     pub cpu_percent: u32,
     /// The reaction to SIGTERM.
@@ -148,7 +153,7 @@ pub struct Process {
 /// Memory of one device that a process has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
-    /// The device, by index.
+    /// The device, by index; those of cards are above those of NVML.
     pub device: u32,
     /// The amount.
     pub memory: Bytes,
@@ -164,6 +169,20 @@ pub struct Holding {
     pub gpu_instance: Option<u32>,
     /// MIG compute instance.
     pub compute_instance: Option<u32>,
+    /// How the driver of a card counts it; `None` on an NVIDIA device.
+    pub client: Option<ClientUse>,
+}
+
+/// What else a client uses of a card (`fdinfo` of DRM drivers).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientUse {
+    /// Memory of the host that the card has mapped.
+    pub host: Bytes,
+    /// The number of the client, which processes that share it have in common; `None` for a client
+    /// of its own.
+    pub id: Option<u32>,
+    /// The partition of the card; 0 also if it is not partitioned.
+    pub partition: u32,
 }
 
 /// The reaction of a process to a signal.
@@ -234,6 +253,7 @@ impl Process {
             namespace: None,
             holdings: Vec::new(),
             files: Arc::default(),
+            opened_kfd: false,
             cpu_percent: 0,
             on_term: Reaction::ExitsAfter(Duration::from_secs(1)),
             on_kill: Reaction::ExitsAfter(Duration::from_millis(100)),
@@ -266,6 +286,7 @@ impl Holding {
             load_untold: Some(Absent::NotSupported),
             gpu_instance: None,
             compute_instance: None,
+            client: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A `[[process]]` of `machine.toml`.
 
+use crate::cards::{self, Cards};
 use crate::date::timestamp;
 use crate::device_entry::set;
 use crate::file::{EventEntry, MemoryEntry, ProcessEntry, ReactionEntry};
@@ -28,14 +29,14 @@ pub(crate) fn overlay(
     let pid = Pid(*entry.pid.get_ref());
     let position = machine.processes.iter().position(|process| process.pid() == pid);
     let recorded = position.map(|position| machine.processes.swap_remove(position));
-    let process = read(&machine.devices, recorded, source, entry)?;
+    let process = read(machine, recorded, source, entry)?;
     machine.processes.push(process);
     Ok(())
 }
 
 /// Returns the process that `entry` describes, on top of its `recorded` data.
 pub(crate) fn read(
-    devices: &[Device],
+    machine: &Machine,
     recorded: Option<Process>,
     source: TomlSource<'_>,
     entry: &ProcessEntry,
@@ -61,7 +62,7 @@ pub(crate) fn read(
     }
     if let Some(memory) = &entry.memory {
         let holdings: Result<_> =
-            memory.iter().map(|memory| holding(devices, source, entry, memory)).collect();
+            memory.iter().map(|memory| holding(machine, source, entry, memory)).collect();
         process.holdings = holdings?;
     }
     if let Some(files) = &entry.files {
@@ -76,6 +77,7 @@ pub(crate) fn read(
             .collect();
         process.files = Arc::new(files?);
     }
+    process.opened_kfd = entry.opened_kfd.unwrap_or(process.opened_kfd);
     overlay_reactions(&mut process, source, entry)?;
     Ok(process)
 }
@@ -164,13 +166,29 @@ fn reaction(entry: ReactionEntry) -> Reaction {
 }
 
 fn holding(
-    devices: &[Device],
+    machine: &Machine,
     source: TomlSource<'_>,
     entry: &ProcessEntry,
     memory: &MemoryEntry,
 ) -> Result<Holding> {
-    let Some(device) = devices.iter().find(|device| device.info.id.index == memory.gpu) else {
-        let what = format!("has memory on GPU {}, which is not in this machine", memory.gpu);
+    if let Some(card) = &memory.card {
+        let held = cards::holding(&machine.cards, memory, card);
+        return held.map_err(|what| error(source, entry, &what));
+    }
+    let Some(gpu) = memory.gpu else {
+        return Err(error(source, entry, "has memory without a 'gpu' or a 'card'; add one"));
+    };
+    if memory
+        .host_mib
+        .or(memory.client.map(u64::from))
+        .or(memory.partition.map(u64::from))
+        .is_some()
+    {
+        let what = "has memory on a GPU with a field of cards: 'host_mib', 'client' or 'partition'";
+        return Err(error(source, entry, what));
+    }
+    let Some(device) = machine.devices.iter().find(|device| device.info.id.index == gpu) else {
+        let what = format!("has memory on GPU {gpu}, which is not in this machine");
         return Err(error(source, entry, &what));
     };
     let instance = memory.gpu_instance;
@@ -188,7 +206,7 @@ fn holding(
         load_untold: load.is_none().then_some(Absent::NotSupported),
         gpu_instance: instance,
         compute_instance: memory.compute_instance,
-        ..Holding::new(memory.gpu, Bytes::from_mib(memory.mib))
+        ..Holding::new(gpu, Bytes::from_mib(memory.mib))
     })
 }
 
@@ -234,7 +252,7 @@ pub(crate) fn user_name(uid: u32) -> String {
 /// Fills in values that a live machine would show and that neither recording nor file has.
 pub(crate) fn complete(
     process: &mut Process,
-    devices: &[Device],
+    (devices, cards): (&[Device], &Cards),
     users: &BTreeMap<String, u32>,
     clock: Timestamp,
     booted: Timestamp,
@@ -269,7 +287,13 @@ pub(crate) fn complete(
     let started = info.started_at.unwrap_or(clock);
     info.key.start = Some(ticks(started.since(booted)));
     if process.files.is_empty() && process.hidden.is_none() {
-        process.files = Arc::new(default_files(&process.holdings, devices));
+        let (cards_own, own): (Vec<_>, Vec<_>) =
+            process.holdings.iter().cloned().partition(|holding| holding.client.is_some());
+        let mut files = default_files(&own, devices);
+        files.extend(cards.files_of(&cards_own));
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        files.dedup();
+        process.files = Arc::new(files);
     }
 }
 

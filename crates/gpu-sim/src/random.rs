@@ -180,7 +180,13 @@ fn process(rng: &mut ChaCha8Rng, machine: &Machine, pid: Pid) -> Process {
     process.on_kill = reaction(rng, false);
     process.memory_returns = rng.random_bool(0.9).then(|| millis(rng, 3000));
     process.respawns = rng.random_bool(0.15).then(|| millis(rng, 2000));
-    complete(&mut process, &machine.devices, &BTreeMap::new(), machine.clock, machine.booted);
+    complete(
+        &mut process,
+        (&machine.devices, &machine.cards),
+        &BTreeMap::new(),
+        machine.clock,
+        machine.booted,
+    );
     process
 }
 
@@ -262,7 +268,7 @@ fn successor(machine: &Machine, pid: Pid) -> Process {
     let mut info = ProcessInfo::from_name(pid, "bash");
     info.uid = Ok(1002);
     let mut process = Process::new(info);
-    complete(&mut process, &[], &BTreeMap::new(), machine.clock, machine.booted);
+    complete(&mut process, (&[], &machine.cards), &BTreeMap::new(), machine.clock, machine.booted);
     process
 }
 

@@ -48,7 +48,13 @@ pub(crate) fn scheduled(
         let at = Timestamp(machine.clock.0.saturating_add(at.as_millis() as u64));
         process.info.started_at = Ok(at);
         process.info.cpu_time = Ok(Duration::ZERO);
-        process_entry::complete(process, &machine.devices, users, at, machine.booted);
+        process_entry::complete(
+            process,
+            (&machine.devices, &machine.cards),
+            users,
+            at,
+            machine.booted,
+        );
     }
     check_gpu(machine, &event).map_err(|what| complain(&what))?;
     Ok(Scheduled { when, event })
@@ -57,7 +63,7 @@ pub(crate) fn scheduled(
 fn changes(machine: &Machine, source: TomlSource<'_>, entry: &EventEntry) -> Result<Vec<Event>> {
     let mut events = Vec::new();
     if let Some(start) = &entry.start {
-        let process = process_entry::read(&machine.devices, None, source, start)?;
+        let process = process_entry::read(machine, None, source, start)?;
         events.push(Event::Start(Box::new(process)));
     }
     if let Some(pid) = entry.exit {

@@ -6,10 +6,12 @@ use crate::machine::{Event, Machine, Process, Scheduled, When};
 use crate::process_table::{Living, Population, Serial};
 use crate::seed::Seed;
 use gpu_core::{
-    Bytes, DeviceEvent, ErrorKind, Pid, ProcessKey, Region, Result, Signal, StartTime, Timestamp,
+    Bytes, DeviceEvent, ErrorKind, KernelDriver, Pid, ProcessKey, Region, Result, Signal,
+    StartTime, Timestamp,
 };
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The start address of simulated device memory.
@@ -21,6 +23,8 @@ pub(crate) struct Returning {
     pub(crate) device: u32,
     pub(crate) gpu_instance: Option<u32>,
     pub(crate) memory: Bytes,
+    /// Memory of the host that a card had mapped.
+    pub(crate) host: Bytes,
     pub(crate) due: Duration,
 }
 
@@ -50,6 +54,8 @@ pub(crate) enum Due {
 pub(crate) struct State {
     /// The current machine, except for its processes and events.
     pub(crate) machine: Machine,
+    /// The drivers of its cards.
+    pub(crate) card_drivers: Vec<Arc<dyn KernelDriver>>,
     /// The UIDs of root and of all owners of initial or later started processes, by name.
     pub(crate) accounts: BTreeMap<String, u32>,
     pub(crate) now: Duration,
@@ -98,6 +104,7 @@ impl State {
         let events = std::mem::take(&mut machine.events);
         let last_pid = processes.iter().map(|process| process.pid().0).max().unwrap_or(0);
         let mut state = State {
+            card_drivers: machine.cards.drivers(),
             machine,
             accounts: accounts(&processes, &events),
             now: Duration::ZERO,

@@ -1,5 +1,6 @@
 //! The viewer: its own processes, what it can see, and what it may do.
 
+use crate::cards::Cards;
 use crate::machine::Process;
 use crate::process_entry::complete;
 use crate::process_table::{Living, Serial};
@@ -36,7 +37,7 @@ impl State {
         }
         let users = BTreeMap::from([(self.machine.viewer.user.clone(), self.machine.viewer.uid)]);
         let (clock, booted) = (self.machine.clock, self.machine.booted);
-        complete(&mut process, &[], &users, clock, booted);
+        complete(&mut process, (&[], &Cards::default()), &users, clock, booted);
         self.spawn_process(process);
     }
 

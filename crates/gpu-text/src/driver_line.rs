@@ -10,5 +10,6 @@ pub(crate) const MAX_PREFIX: usize = 4096;
 
 /// Returns where a message of the driver would start in a line.
 pub(crate) fn start_in(line: &str) -> Option<usize> {
-    line.find(DRIVER).or_else(|| line.find(SWITCH))
+    let nvidia = line.find(DRIVER).or_else(|| line.find(SWITCH));
+    nvidia.into_iter().chain(gpu_drm_driver::start_in(line)).min()
 }

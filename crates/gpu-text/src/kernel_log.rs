@@ -1,5 +1,5 @@
-//! The error messages of NVIDIA's driver and of its NVSwitches in the kernel log, as `dmesg`,
-//! `journalctl -k` and syslog print it.
+//! The error messages of the drivers of NVIDIA, of its NVSwitches, of AMD and of Intel in the kernel
+//! log, as `dmesg`, `journalctl -k` and syslog print it.
 //!
 //! [`parse_message`] reads a message; this module finds it in a line, reads the time
 //! before it, and joins messages of three lines. It skips all other lines of the kernel.
@@ -87,7 +87,8 @@ fn message<'a>(
     let (before, text) = line.split_at(start_in(line)?);
     let text = log_prefix::after(before, text)?;
     let at = Timestamp(0);
-    if let Some(message) = parse_message(text, at) {
+    let other = || gpu_drm_driver::parse_message(text, at);
+    if let Some(message) = parse_message(text, at).or_else(other) {
         return Some((message, 0));
     }
     if !text.starts_with(FIRST_OF_THREE) {
@@ -108,7 +109,10 @@ fn is_of_kernel(line: &str) -> bool {
     line.starts_with(['[', '<'])
         || line.starts_with("-- ")
         || line.contains("kernel: ")
-        || line.find(DRIVER).is_some_and(|at| log_prefix::after(&line[..at], "").is_some())
+        || line
+            .find(DRIVER)
+            .or_else(|| gpu_drm_driver::start_in(line))
+            .is_some_and(|at| log_prefix::after(&line[..at], "").is_some())
         || is_field_of_journal(line)
         || stamp::of_line(line).or_else(|| stamp::of_entry(line)).is_some()
 }
@@ -340,6 +344,24 @@ mod tests {
             let messages: usize = parts.iter().map(|part| part.driver_messages.len()).sum();
             assert_eq!((parts.len(), messages), (2, 1), "{text}");
         }
+    }
+
+    #[test]
+    fn messages_of_other_drivers_are_read() {
+        let hang = "i915 0000:03:00.0: [drm] GPU HANG: ecode 12:1:85dffffb, in NVRM: Xid (x [7]";
+        let log = format!(
+            "[    1.5] amdgpu 0000:0b:00.0: amdgpu: GPU reset begin!\n\
+             [    2.5] amdgpu 0000:0b:00.0: amdgpu: SMU is resuming...\n\
+             Mar  3 10:00:00 n kernel: {hang}\nxe 0000:0d:00.0: [drm] Tile0 ready\n"
+        );
+        let document = of(&log);
+        let rows = document.driver_messages.iter();
+        let found: Vec<_> = rows.map(|row| (row.message.code.to_string(), row.pid)).collect();
+        let want = [("gpu-reset", None), ("gpu-hang", Some(7))];
+        assert_eq!(found, want.map(|(code, pid)| (code.to_owned(), pid)));
+        assert_eq!(document.unread, []);
+        let name = format!("Process name : {hang}\n");
+        assert_eq!(of(&name).driver_messages, []);
     }
 
     #[test]

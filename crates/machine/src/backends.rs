@@ -34,20 +34,21 @@ pub(crate) enum Use {
 /// Returns the known drivers, in the order of their backends.
 pub(crate) fn drivers() -> Arc<[Arc<dyn KernelDriver>]> {
     static DRIVERS: LazyLock<Arc<[Arc<dyn KernelDriver>]>> = LazyLock::new(|| {
-        let others = own_files().map(|tree| gpu_drm::drivers(&tree)).unwrap_or_default();
+        let others =
+            own_files().map(|root| gpu_drm::drivers(&(root as Arc<dyn Tree>))).unwrap_or_default();
         gpu_nvidia_driver::drivers().iter().cloned().chain(others).collect()
     });
     DRIVERS.clone()
 }
 
 /// Returns the files of this machine.
-fn own_files() -> Option<Arc<dyn Tree>> {
+fn own_files() -> Option<Arc<Root>> {
     Some(Arc::new(Root::open(Path::new("/")).ok()?))
 }
 
 /// Returns the GPUs of AMD and Intel of this machine; `None` if there are none.
 fn drm(deadline: Duration) -> Option<Drm> {
-    let drm = Drm::new(own_files()?, Origin::Live).with_deadline(deadline);
+    let drm = Drm::live(own_files()?).with_deadline(deadline);
     // A failure is reported like a device.
     drm.devices().map_or(true, |devices| !devices.is_empty()).then_some(drm)
 }

@@ -20,7 +20,7 @@ use gpu_core::{
     KernelDriver, Launch, LeaseStore, NoJournal, Observation, Observer, Origin, Pid, ProcessFault,
     ProcessInfo, ProcessKey, ProcessTable, Reading, Snapshot,
 };
-use gpu_drm::CopiedMachine;
+use gpu_drm::{CopiedMachine, Drm};
 use gpu_host::{FileJournal, LinuxHost, PathTrust, Roots, SystemClock, TrustedDir, has_account};
 use gpu_reaper::Ports;
 use gpu_sim::Simulation;
@@ -247,8 +247,14 @@ impl Source {
 
     /// Returns a simulated machine.
     pub fn simulated(simulation: Simulation) -> Self {
-        let ports = (simulation.clone(), simulation.clone(), simulation.clone());
-        let source = Source::of(Box::new(ports.0), Box::new(ports.1), Arc::new(ports.2));
+        let nvidia = simulation.has_nvidia().then(|| Box::new(simulation.clone()) as _);
+        let cards = simulation.tree().map(|tree| {
+            let origin = ProcessTable::origin(&simulation);
+            Box::new(Drm::new(tree, origin)) as Box<dyn GpuBackend>
+        });
+        let backends = nvidia.into_iter().chain(cards).collect();
+        let (host, clock) = (Box::new(simulation.clone()), Arc::new(simulation.clone()));
+        let source = Source::of(Several::of(backends), host, clock);
         Source { simulation: Some(simulation), ..source }
     }
 

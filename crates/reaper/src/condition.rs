@@ -60,6 +60,11 @@ impl Unexplained {
             _ => String::new(),
         };
         let list = match device.processes.as_ref().map_or(0, Vec::len) {
+            0 if device.lists_clients() => "no process has a client of it".to_owned(),
+            n if device.lists_clients() => {
+                let processes = if n == 1 { "1 process" } else { &format!("{n} processes") };
+                format!("the clients of {processes} account for {}", self.listed)
+            }
             0 => "NVML lists no process".to_owned(),
             1 => format!("the process that NVML lists accounts for {}", self.listed),
             n => format!("the {n} processes that NVML lists account for {}", self.listed),
@@ -114,10 +119,14 @@ pub(crate) fn slow_link(device: &DeviceState) -> Option<String> {
         return None;
     }
     let details = details(device)?;
-    let is_busy = device.sample.as_ref().ok()?.utilization.ok()?.get() > 0;
-    let state = details.activity.as_ref()?.performance_state.ok()?;
+    let share = device.sample.as_ref().ok()?.utilization.ok()?.get();
+    let works = match details.activity.as_ref()?.performance_state {
+        Ok(state) => share > 0 && state <= 2,
+        // A driver without these states raises the link with the load.
+        Err(_) => device.lists_clients() && share >= MUCH,
+    };
     let pcie = details.pcie.as_ref()?;
-    if !is_busy || state > 2 {
+    if !works {
         return None;
     }
     let Pcie { generation, generation_max, width, width_max, .. } = pcie;

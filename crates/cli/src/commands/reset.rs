@@ -91,19 +91,16 @@ fn show(
 ) -> Result<(), Failure> {
     super::doctor::show_origin(screen, global, reset.check.now)?;
     let devices = wording::devices(reset.check.now, std::slice::from_ref(reset.check.device.id()));
-    let Linked { peers, whole } = &reset.check.linked;
+    let Linked { peers, whole, xgmi } = &reset.check.linked;
     for note in reset_wording::notes(&reset.check) {
         wording::flow(screen, Line::new().accent("note: "), &note)?;
     }
     if !peers.is_empty() {
         let all = std::iter::once(&reset.check.device.id().index).chain(peers);
         let all = all.map(u32::to_string).collect::<Vec<_>>().join(",");
-        let what = format!(
-            "{devices} is connected by NVLink to {}; they are reset together.",
-            reset_wording::gpus(peers)
-        );
+        let what = reset_wording::together(&devices, &reset.check.linked);
         wording::flow(screen, Line::new().accent("note: "), &what)?;
-        if *whole {
+        if *whole && !xgmi {
             let command = format!("sudo nvidia-smi --gpu-reset -i {all}");
             screen.print(&Line::new().padded_to(6).accent(command))?;
         }

@@ -8,6 +8,7 @@ mod fuzz;
 mod clients;
 mod devices;
 mod fdinfo;
+mod health;
 mod kfd;
 mod machines;
 mod made;

@@ -16,6 +16,10 @@ pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
 fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     // A container does not show the processes outside.
     let share = share(device).filter(|_| context.now.sees_host_pids != Ok(false))?;
+    // It may be busy with a process whose clients the caller may not see.
+    if device.lists_clients() && context.unread().is_some() {
+        return None;
+    }
     let is_used = Unexplained::of(device).is_none_or(|account| account.is_ghost())
         || context
             .holders_of(device)

@@ -137,6 +137,7 @@ impl<'a> Known<'a> {
         match message.error.relation {
             Relation::CauseOrEffect | Relation::Cleanup => near(self.of_device.get(&message.bus))
                 .or_else(|| near(self.of_process.get(&message.pid?))),
+            Relation::Detail => near(self.of_device.get(&message.bus)),
             Relation::EffectOfAny => near(self.of_machine.as_ref()),
             _ => None,
         }

@@ -124,6 +124,13 @@ fn by_device<'a>(messages: &[&'a DriverMessage], causes: &[Option<Cause<'a>>]) -
         }
         let before = before.insert((message.bus, &error.code), message);
         match cause {
+            // It adds the program to the error before it.
+            Some(Cause::Logged(at)) if error.relation == Relation::Detail => {
+                let Some(cause) = messages.get(*at) else { continue };
+                let logged = logged(&mut by_device, cause.bus, &cause.error, cause.at);
+                logged.programs.extend(message.process.as_deref());
+            }
+            None if error.relation == Relation::Detail => {}
             None => {
                 let logged = logged(&mut by_device, message.bus, error, message.at);
                 if error.relation == Relation::Request || error.remedy >= logged.error.remedy {

@@ -121,6 +121,8 @@ fn failing(device: &DeviceState, sample: &DeviceSample) -> Vec<&'static str> {
 fn leaks(context: &DetectContext<'_>, device: &DeviceState) -> bool {
     Unexplained::of(device).is_some_and(|account| account.is_ghost())
         && device.memory_source().kind.shows_leaks()
+        // Processes that have such a device open may have the memory.
+        && !device.lists_clients()
         && context.now.sees_host_pids != Ok(false)
         && context.now.holders.is_ok()
         && context.unread().is_none()

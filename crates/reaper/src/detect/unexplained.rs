@@ -33,7 +33,8 @@ fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Findin
     };
     // Users of the host can make pages of a NUMA node look unexplained: pages that only a pipe holds
     // are in no counter of the kernel.
-    if !device.memory_source().kind.shows_leaks() {
+    // Memory may belong to no client.
+    if !device.memory_source().kind.shows_leaks() || device.lists_clients() {
         for suspect in &mut suspects {
             suspect.confidence = suspect.confidence.min(Confidence::Likely);
         }
@@ -196,6 +197,8 @@ fn unsuspected(context: &DetectContext<'_>, device: &DeviceState) -> Cause {
         );
         let evidence = Evidence::new(Sign::MappedByDisplayOrDaemon, text);
         (FindingKind::Ghost, Confidence::Possible, evidence, Some(Advice::StopService(pid)))
+    } else if device.lists_clients() {
+        unclaimed(context, device)
     } else {
         let text = "all processes were inspected; none uses memory of the device";
         if device.memory_source().kind.shows_leaks() {
@@ -209,6 +212,30 @@ fn unsuspected(context: &DetectContext<'_>, device: &DeviceState) -> Cause {
         }
     };
     Cause { kind, confidence, evidence: Some(evidence), advice }
+}
+
+/// Returns the cause for memory of no client, when all processes were inspected. A process that has
+/// the device open may have exported buffers, or shows them on a display.
+fn unclaimed(
+    context: &DetectContext<'_>,
+    device: &DeviceState,
+) -> (FindingKind, Confidence, Evidence, Option<Advice>) {
+    let index = device.id().index;
+    let (confidence, text, advice) = match context.holders_of(device).count() {
+        0 => (
+            Confidence::Likely,
+            "all processes were inspected; none has the device open, but other hardware may have \
+             imported its memory",
+            Advice::ResetDevice(index),
+        ),
+        _ => (
+            Confidence::Possible,
+            "all processes were inspected; exported buffers and pictures on a display belong to no \
+             client",
+            Advice::LookLonger,
+        ),
+    };
+    (FindingKind::DriverLeak, confidence, Evidence::new(Sign::NoMemoryUser, text), Some(advice))
 }
 
 /// Holders that use memory of the device without being listed on it, the strongest evidence first.

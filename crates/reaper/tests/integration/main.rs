@@ -4,6 +4,7 @@ mod act;
 mod codes;
 mod detectors;
 mod driver_log;
+mod drm;
 mod evidence;
 mod fixture;
 mod health;

@@ -9,7 +9,7 @@ use gpu_reaper::{Ports, Role};
 const OWN: Pid = Pid(50);
 
 fn alone() -> Linked {
-    Linked { peers: vec![], whole: true }
+    Linked { peers: vec![], whole: true, xgmi: false }
 }
 
 /// Links between devices: `-` for a PCIe bridge, `N` for NVLinks, `?` for unknown.
@@ -77,7 +77,7 @@ fn users_of_any_reset_device_block_the_reset() {
     let user = (100, vec![0], Role::MemoryUser, Way::Reap(0, Pid(100)));
     let monitor = |devices| (67, devices, Role::Monitor, Way::EndMonitor(Pid(67)));
     assert_eq!(users(&alone()), [monitor(vec![0]), user.clone()]);
-    let with_next = Linked { peers: vec![1], whole: true };
+    let with_next = Linked { peers: vec![1], whole: true, xgmi: false };
     assert_eq!(users(&with_next), [monitor(vec![0, 1]), user]);
 }
 
@@ -91,7 +91,7 @@ fn memory_user_of_one_device_is_not_a_monitor_of_another() {
     let monitor = holder(&worker, &[("/dev/nvidia0", "F....")]);
     let devices = vec![device(0, 0, 16_280), device(1, 900, 16_280)];
     let now = snapshot_of(devices, vec![held], vec![worker]);
-    let peers = Linked { peers: vec![1], whole: true };
+    let peers = Linked { peers: vec![1], whole: true, xgmi: false };
     let blockers = Blockers::of(&now, &now.devices[0], &peers, Some(OWN));
     assert_eq!(blockers.users[0].role, Role::MemoryUser);
     let watched = Snapshot { holders: Ok(vec![monitor]), ..now };
@@ -118,7 +118,7 @@ fn possibly_computing_process_is_left_to_its_owner() {
             device
         });
         let now = snapshot_of(devices.into(), vec![], vec![process(100, "python")]);
-        let both = Linked { peers: vec![1], whole: true };
+        let both = Linked { peers: vec![1], whole: true, xgmi: false };
         let blocker = Blockers::of(&now, &now.devices[0], &both, Some(OWN)).users.remove(0);
         assert_eq!(blocker.way, expected, "{shares:?} of {of_device} %");
         let known = shares.into_iter().filter_map(Reading::ok).max();
@@ -207,7 +207,7 @@ fn may_ask(path: Option<&str>, unknown: bool) -> (bool, bool) {
     if unknown {
         now.unreadable.count(Absent::NotPermitted);
     }
-    let linked = Linked { peers: vec![1], whole: true };
+    let linked = Linked { peers: vec![1], whole: true, xgmi: false };
     let blockers = Blockers::of(&now, &now.devices[0], &linked, Some(OWN));
     let check = Check { now: &now, device: &now.devices[0], linked, blockers };
     (check.may_ask(false), check.may_ask(true))

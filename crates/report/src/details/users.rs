@@ -4,7 +4,7 @@
 use super::{Entry, group, known, mib, value};
 use crate::wording;
 use gpu_core::{
-    Absent, AccountedProcess, DeviceProcess, DeviceState, Holder, Pid, Reading, Snapshot,
+    Absent, AccountedProcess, DeviceProcess, DeviceState, Holder, Partition, Pid, Reading, Snapshot,
 };
 
 /// Returns the groups from the MIG instances to the holders.
@@ -17,7 +17,14 @@ fn instances(device: &DeviceState) -> Entry {
         Ok(instances) => instances,
         Err(fault) => return value("MIG Devices", Err::<String, _>(fault.kind.absent())),
     };
-    let instance = |instance: &gpu_core::Partition| {
+    if !instances.is_empty() && !instances.iter().any(Partition::is_mig) {
+        let partition = |own: &Partition| {
+            let memory = super::state::memory("FB Memory Usage", &own.memory);
+            group(format!("Partition {}", own.index), [memory])
+        };
+        return group("Partitions", instances.iter().map(partition).collect::<Vec<_>>());
+    }
+    let instance = |instance: &Partition| {
         let id = |id: Option<u32>| id.ok_or(Absent::NotFound);
         group(
             format!("MIG Device {}", instance.index),

@@ -142,12 +142,15 @@ impl Layout {
         }
     }
 
-    /// Formats `    MIG 0  1g.5gb GI 2 CI 0 …`, with its memory below that of its device.
+    /// Formats `    MIG 0  1g.5gb GI 2 CI 0 …` or, of another vendor, `    partition 0 …`, with its
+    /// memory below that of its device.
     pub(super) fn instance(&self, instance: &Partition, is_free: bool) -> Line {
         let number = |id: Option<u32>| id.map_or("?".to_owned(), |id| id.to_string());
         let (gi, ci) = (number(instance.gpu_instance), number(instance.compute_instance));
-        let line = Line::new().plain(format_args!("{INDENT}MIG {}", instance.index));
+        let word = if instance.is_mig() { "MIG" } else { "partition" };
+        let line = Line::new().plain(format_args!("{INDENT}{word} {}", instance.index));
         let line = match &instance.profile {
+            _ if !instance.is_mig() => line,
             Ok(profile) if self.is_wide => line.plain(format_args!("  {profile} GI {gi} CI {ci}")),
             Ok(profile) => line.plain(format_args!("  {profile}")),
             Err(_) => line.plain(format_args!("  GI {gi} CI {ci}")),

@@ -2,7 +2,7 @@
 
 use super::{count, ranges, shell_word, user};
 use gpu_core::{DeviceFault, ErrorKind, Fault, RecoveryAction};
-use gpu_reaper::reset::{Blocker, Check, Unknown, Way};
+use gpu_reaper::reset::{Blocker, Check, Linked, Unknown, Way};
 use gpu_reaper::{Defect, Role};
 use std::collections::BTreeSet;
 
@@ -57,7 +57,11 @@ pub fn notes(check: &Check<'_>) -> impl Iterator<Item = String> {
     let reboot = Defect::Recovery(RecoveryAction::Reboot);
     let asks = gpu_reaper::defects(check.device).contains(&reboot);
     let reboot = "the driver requests a reboot of the machine: a reset may not be enough";
-    cost(check).into_iter().chain(asks.then(|| reboot.to_owned()))
+    let of_kernel = "the kernel resets the PCI device, which not every driver notices: if the GPU \
+                     does not work afterwards, load its driver again, or reboot";
+    let notes = [(asks, reboot), (check.device.lists_clients(), of_kernel)];
+    let notes = notes.into_iter().filter_map(|(holds, note)| holds.then(|| note.to_owned()));
+    cost(check).into_iter().chain(notes)
 }
 
 /// Returns which work must end before the reset; `None` if there is none.
@@ -96,6 +100,18 @@ pub fn usage(blocker: &Blocker) -> String {
         (false, Role::MemoryUser, _) => format!("uses {devices}: has {files}"),
         (false, role, _) => format!("{}: has {files} open", super::role(role)),
     }
+}
+
+/// Returns which devices are reset with these.
+pub fn together(devices: &str, linked: &Linked) -> String {
+    let peers = gpus(&linked.peers);
+    if linked.xgmi {
+        return format!(
+            "{devices} is connected by XGMI to {peers}; AMD does not document whether a reset of one \
+             ends the work on the others, so gpuws expects that it does."
+        );
+    }
+    format!("{devices} is connected by NVLink to {peers}; they are reset together.")
 }
 
 /// Names devices by their indexes.
