@@ -44,6 +44,7 @@ def wanted(
     with_: Gpus | None = None,
     mig: bool = False,
     capability: str | tuple[int, int] | None = None,
+    vendor: Literal["nvidia", "amd", "intel"] | None = None,
     topology: bool = False,
     min_free: Size | None = None,
     wait: bool = True,
@@ -53,6 +54,8 @@ def wanted(
     command: str | None = None,
 ) -> dict[str, Any]:
     """Returns a claim in the form that `_gpuws` takes."""
+    if vendor not in (None, "nvidia", "amd", "intel"):
+        raise InvalidRequest(f"failed to read vendor={vendor!r}: it is 'nvidia', 'amd' or 'intel'")
     if visible not in ("uuid", "index"):
         raise InvalidRequest(f"failed to read visible={visible!r}: it is 'uuid' or 'index'")
     wait_s = None if timeout is None else seconds(timeout, "timeout")
@@ -64,6 +67,7 @@ def wanted(
         "required": names(with_),
         "mig": bool(mig),
         "capability": None if capability is None else version(capability),
+        "vendor": vendor,
         "topology": bool(topology),
         "min_free_bytes": None if min_free is None else amount(min_free),
         "wait_s": wait_s if wait else 0.0,
@@ -235,6 +239,7 @@ def claim(
     with_: Gpus | None = None,
     mig: bool = False,
     capability: str | tuple[int, int] | None = None,
+    vendor: Literal["nvidia", "amd", "intel"] | None = None,
     topology: bool = False,
     min_free: Size | None = None,
     wait: bool = True,
@@ -247,9 +252,10 @@ def claim(
 
     `gpu`, `exclude` and `with_` name GPUs as `gpuws run --gpu`, `--not` and `--with` do: only among
     these, none of these, all of these. `mig` claims MIG devices. `capability` is the lowest compute
-    capability, such as "8.0"; `min_free` is the memory that must be free; `topology` fails if the
-    links between the GPUs are unknown. It waits in the queue for at most `timeout` seconds; with
-    `wait=False` it does not wait. `accept_used` also takes GPUs that other processes use without a
+    capability, such as "8.0"; `vendor` is that of the GPUs, by default that of the first GPU;
+    `min_free` is the memory that must be free; `topology` fails if the links between the GPUs are
+    unknown. It waits in the queue for at most `timeout` seconds; with `wait=False` it does not
+    wait. `accept_used` also takes GPUs that other processes use without a
     lease.
 
     Raises NotAvailable, NeverAvailable, CudaInitialized, DriverError or InvalidRequest.
@@ -262,6 +268,7 @@ def claim(
         with_=with_,
         mig=mig,
         capability=capability,
+        vendor=vendor,
         topology=topology,
         min_free=min_free,
         wait=wait,

@@ -20,6 +20,7 @@ class Choice(TypedDict, total=False):
     with_: Gpus | None
     mig: bool
     capability: str | tuple[int, int] | None
+    vendor: Literal["nvidia", "amd", "intel"] | None
     topology: bool
     min_free: Size | None
     accept_used: bool

@@ -44,6 +44,10 @@ pub struct Claim {
     /// The lowest acceptable compute capability, major and minor.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub compute_capability: Option<(u32, u32)>,
+    /// Only devices of this vendor, as [`Visibility::vendor`](crate::visible::Visibility::vendor)
+    /// names it. `None`: the vendor of the first device that the claim can have.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub vendor: Option<String>,
     /// Accept a device that a process outside the scheme uses.
     #[cfg_attr(feature = "serde", serde(default))]
     pub accept_used: bool,

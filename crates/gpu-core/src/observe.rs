@@ -144,19 +144,29 @@ fn needs_holders(device: &DeviceState) -> bool {
     device.processes.as_ref().is_err_and(|fault| fault.kind == ErrorKind::NotRequested)
 }
 
-/// Lists the processes of devices whose driver has no list, from the clients of each holder. A
-/// client of several processes counts for the first of them.
+/// Adds the clients of each holder to the lists of the devices: a driver may have no list, or one
+/// without them. A client of several processes counts for the first of them.
 fn list_clients(devices: &mut [DeviceState], holders: &Result<Vec<Holder>, Fault>) {
-    for device in devices.iter_mut().filter(|device| needs_holders(device)) {
-        device.processes = match holders {
-            Err(fault) => Err(fault.clone()),
-            Ok(holders) => {
-                let mut counted = BTreeSet::new();
-                let listed =
-                    |holder: &Holder| listed(holder, &device.info.id, &mut |id| counted.insert(id));
-                Ok(holders.iter().filter_map(listed).collect())
+    for device in devices {
+        if needs_holders(device) {
+            device.processes = holders.as_ref().map(|_| Vec::new()).map_err(Fault::clone);
+        }
+        let (Ok(list), Ok(holders)) = (&mut device.processes, holders) else { continue };
+        let mut counted = BTreeSet::new();
+        for holder in holders {
+            let is_new = &mut |id| counted.insert(id);
+            let Some(client) = listed(holder, &device.info.id, is_new) else { continue };
+            match list.iter_mut().find(|known| known.pid == client.pid) {
+                // Both may count the same memory, and each may know only a part.
+                Some(known) => {
+                    let larger = known.memory.ok().max(client.memory.ok());
+                    known.memory =
+                        larger.ok_or(client.memory.err().unwrap_or(Absent::NotSupported));
+                    known.kind = known.kind.and(client.kind);
+                }
+                None => list.push(client),
             }
-        };
+        }
     }
 }
 

@@ -1,17 +1,19 @@
 //! The devices: `GpuBackend`.
 
+use crate::deadline::{now, start};
 use crate::differences::Differences;
 use crate::{
-    Card, CardDriver, KfdBank, KfdNode, KfdTopology, Root, Tree, cards, details, links,
-    product_names, topology,
+    Card, CardDriver, KfdNode, KfdProcess, KfdTopology, Root, Tree, cards, details, links,
+    processes, product_names, topology,
 };
 use gpu_core::visible::intel::LEVEL_ZERO;
 use gpu_core::visible::rocm::ROCM;
 use gpu_core::visible::{UNLISTED, Visibility};
 use gpu_core::{
     Absent, ActToken, Bytes, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess,
-    DeviceSample, DeviceUuid, Driver, Error, ErrorKind, GpuBackend, Groups, MemoryInfo, Origin,
-    Partition, PciBusId, PidNamespace, Reading, Result, Topology,
+    DeviceProcessKind, DeviceSample, DeviceState, DeviceUuid, Driver, Error, ErrorKind, Fault,
+    GpuBackend, Groups, Inventory, Origin, Partition, PciBusId, PidNamespace, Reading, Result,
+    Topology, ask,
 };
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +27,8 @@ use std::time::Duration;
 pub struct Drm {
     tree: Arc<dyn Tree>,
     origin: Origin,
+    /// How long a snapshot may take; `None`: the tree always answers.
+    deadline: Option<Duration>,
     /// The devices as last listed.
     known: Arc<Mutex<Vec<Device>>>,
     differences: Arc<Differences>,
@@ -47,7 +51,7 @@ impl Drm {
     /// Returns the GPUs of a machine, which cannot be reset.
     pub fn new(tree: Arc<dyn Tree>, origin: Origin) -> Self {
         let (known, differences) = (Arc::default(), Arc::default());
-        Drm { tree, origin, known, differences, write: None }
+        Drm { tree, origin, deadline: None, known, differences, write: None }
     }
 
     /// Returns the GPUs of this machine, whose files are below `root`.
@@ -60,6 +64,12 @@ impl Drm {
     #[must_use]
     pub fn resettable(self, write: Arc<Write>) -> Self {
         Drm { write: Some(write), ..self }
+    }
+
+    /// Limits the time of a snapshot: a card that does not answer until then is reported as such.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Drm { deadline: Some(deadline), ..self }
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<Device>> {
@@ -76,20 +86,23 @@ impl Drm {
         };
         let kfd = topology(&*self.tree).ok();
         let cards = in_order(cards, kfd.as_ref());
-        let mut known = self.known();
-        if !known.iter().map(|device| &device.card).eq(&cards) {
-            let names = self.names(&cards);
-            let device = |(index, (card, name)): (u32, (Card, _))| Device {
-                is_integrated: card.is_integrated(&*self.tree),
-                info: DeviceInfo {
-                    visibility: visibility(&card, kfd.as_ref()),
-                    ..info(&*self.tree, &card, index, name)
-                },
-                card,
-            };
-            *known = (0..).zip(cards.into_iter().zip(names)).map(device).collect();
+        let known = self.known().clone();
+        if known.iter().map(|device| &device.card).eq(&cards) {
+            return Ok(known);
         }
-        Ok(known.clone())
+        // Without the lock, because a card may never answer.
+        let names = self.names(&cards);
+        let device = |(index, (card, name)): (u32, (Card, _))| Device {
+            is_integrated: card.is_integrated(&*self.tree),
+            info: DeviceInfo {
+                visibility: visibility(&card, kfd.as_ref()),
+                ..info(&*self.tree, &card, index, name)
+            },
+            card,
+        };
+        let devices: Vec<Device> = (0..).zip(cards.into_iter().zip(names)).map(device).collect();
+        self.known().clone_from(&devices);
+        Ok(devices)
     }
 
     /// Returns the product names, for a copied tree without lists by those of this machine. A card
@@ -179,13 +192,34 @@ impl GpuBackend for Drm {
     fn sample(&self, id: &DeviceId) -> Result<DeviceSample> {
         let device = self.find(id)?;
         let sample = details::sample(&*self.tree, &device.card, device.is_integrated);
-        Ok(self.differences.complete(&*self.tree, &device.card, sample))
+        // The counters of a copy do not move.
+        Ok(match self.origin {
+            Origin::Copied(_) => sample,
+            _ => self.differences.complete(&*self.tree, &device.card, sample),
+        })
     }
 
+    /// Returns the processes that KFD knows, also those of other users. Without it, only the search
+    /// for holders finds processes.
+    ///
     /// # Errors
-    /// `NotRequested`: the search for holders finds the processes.
-    fn processes(&self, _: &DeviceId) -> Result<Vec<DeviceProcess>> {
-        Err(Error::new(ErrorKind::NotRequested, "list processes without a search for holders"))
+    /// `NotRequested` without KFD.
+    fn processes(&self, id: &DeviceId) -> Result<Vec<DeviceProcess>> {
+        let tree = &*self.tree;
+        let kfd = topology(tree).ok().filter(|_| shows_initial_pids(tree));
+        let nodes = kfd.as_ref().map(|kfd| of_chip(kfd, id.bus)).unwrap_or_default();
+        let Some(processes) = processes(tree).ok().filter(|_| !nodes.is_empty()) else {
+            let what = "list processes without a search for holders";
+            return Err(Error::new(ErrorKind::NotRequested, what));
+        };
+        let is_divided = nodes.len() > 1;
+        let on = |node: &&KfdNode| {
+            let gpu_id = node.gpu_id.ok();
+            let partition = node.partition.ok().filter(|_| is_divided);
+            let of = move |process: &KfdProcess| listed(process, gpu_id?, partition);
+            processes.iter().filter_map(of).collect::<Vec<_>>()
+        };
+        Ok(nodes.iter().flat_map(on).collect())
     }
 
     fn partitions(&self, id: &DeviceId) -> Result<Vec<Partition>> {
@@ -212,6 +246,34 @@ impl GpuBackend for Drm {
         Err(Error::new(ErrorKind::Unsupported, "wait for events of AMD and Intel GPUs"))
     }
 
+    /// Reads the cards at the same time, each in a thread of its own, if there is a deadline: a card
+    /// that has left the bus may never answer.
+    fn inventory(&self, groups: Groups) -> Inventory {
+        let Some(deadline) = self.deadline else {
+            let (driver, infos) = listed_devices(self);
+            let infos = infos.unwrap_or_default().into_iter();
+            let devices = infos.map(|info| DeviceState::ask(self, info, groups)).collect();
+            return Inventory { driver, devices };
+        };
+        let end = now().saturating_add(deadline);
+        let this = self.clone();
+        let listed = start(move || listed_devices(&this)).wait(end, || "list the cards".to_owned());
+        let (driver, infos) = match listed {
+            Ok(listed) => listed,
+            Err(error) => return Inventory { driver: Err(error.fault()), devices: Vec::new() },
+        };
+        let begin = |info: DeviceInfo| {
+            let (this, asked) = (self.clone(), info.clone());
+            (info, start(move || DeviceState::ask(&this, asked, groups)))
+        };
+        let pending: Vec<_> = infos.unwrap_or_default().into_iter().map(begin).collect();
+        let devices = pending.into_iter().map(|(info, state)| {
+            let state = state.wait(end, || format!("read the files of {}", info.id));
+            state.unwrap_or_else(|error| DeviceState::unanswered(info, groups, &error.fault()))
+        });
+        Inventory { driver, devices: devices.collect() }
+    }
+
     /// Has the kernel reset the PCI device, with its first method. The files of debugfs, which reset
     /// through the driver, are not used.
     ///
@@ -234,6 +296,34 @@ impl GpuBackend for Drm {
     }
 }
 
+/// Returns whether the PIDs of `/proc` are those of the initial PID namespace, as KFD's are: always
+/// for a copied tree, which has no `self`. `PROC_PID_INIT_INO` of the kernel is 0xEFFFFFFC.
+fn shows_initial_pids(tree: &dyn Tree) -> bool {
+    tree.target("proc/self/ns/pid").is_ok_and(|namespace| namespace == "pid:[4026531836]")
+        || tree.target("proc/self").is_err()
+}
+
+/// Returns the entry of a process on a GPU or partition; `None` if it uses nothing there.
+fn listed(process: &KfdProcess, gpu_id: u32, partition: Option<u32>) -> Option<DeviceProcess> {
+    let memory = process.memory(gpu_id);
+    let mut queues = process.queues.iter().flatten();
+    let computes = queues.any(|queue| queue.gpu_id == Ok(gpu_id));
+    (computes || memory != Ok(Bytes(0))).then_some(DeviceProcess {
+        pid: process.pid,
+        kind: DeviceProcessKind::Compute,
+        memory,
+        utilization: Err(Absent::NotSupported),
+        name: Err(Absent::NotSupported),
+        gpu_instance: partition,
+        compute_instance: None,
+    })
+}
+
+/// Returns the driver and the devices, or why they are not known.
+fn listed_devices(drm: &Drm) -> (Result<Driver, Fault>, Result<Vec<DeviceInfo>, Fault>) {
+    (ask(|| drm.driver()), ask(|| drm.devices()))
+}
+
 /// Returns the nodes of a GPU: more than one if it is partitioned.
 fn of_chip(kfd: &KfdTopology, bus: Reading<PciBusId>) -> Vec<&KfdNode> {
     kfd.nodes.iter().filter(|node| node.is_gpu && bus.is_ok() && node.bus == bus).collect()
@@ -242,18 +332,12 @@ fn of_chip(kfd: &KfdTopology, bus: Reading<PciBusId>) -> Vec<&KfdNode> {
 /// Returns a partition as a device. AMD's has no UUID of its own in the kernel: all share that of
 /// the chip.
 fn partition(index: u32, node: &KfdNode) -> Partition {
-    let banks = node.banks.as_ref().map_err(|reason| *reason);
-    let sum = |of: fn(&KfdBank) -> Reading<Bytes>| banks.and_then(|all| all.iter().map(of).sum());
     Partition {
         index,
         uuid: Err(Absent::NotSupported),
         profile: Err(Absent::NotSupported),
         gpu_instance: node.partition.ok(),
         compute_instance: None,
-        memory: MemoryInfo {
-            total: sum(|bank| bank.size),
-            used: sum(|bank| bank.used),
-            reserved: Err(Absent::NotSupported),
-        },
+        memory: node.memory(),
     }
 }

@@ -1,15 +1,18 @@
 //! A machine of which only files are there: its devices and processes, below a directory.
 
+use crate::deadline::{now, start};
 use crate::{Clients, Drm, Root, Tree, cards, clients, driver};
 use gpu_core::{
-    Absent, Access, DeviceFile, DeviceFiles, DeviceInfo, DeviceKey, DriverMessage,
-    DriverView, Error, ErrorKind, FileRole, HeldFile, Holder, HolderScan, LeaseId,
-    Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList,
-    ProcessTable, Reading, Result, StartTime, Unreadable,
+    Absent, Access, DeviceFile, DeviceFiles, DeviceInfo, DeviceKey, DriverMessage, DriverView,
+    Error, ErrorKind, FileRole, HeldFile, Holder, HolderScan, LeaseId, Origin, Pid, ProcessDetail,
+    ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessTable, Reading,
+    Result, StartTime, Unreadable,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 /// The devices and processes of the files below a directory: its `sys` and its `proc`. Nothing can
 /// be ended or reset there.
@@ -18,6 +21,9 @@ pub struct CopiedMachine {
     tree: Arc<dyn Tree>,
     devices: Drm,
     origin: Origin,
+    deadline: Duration,
+    /// Something was not read in time.
+    late: Arc<AtomicBool>,
 }
 
 /// The longest file of a process that is read.
@@ -27,16 +33,32 @@ const MAX_TEXT: usize = 64 << 10;
 const MAX_COMMAND: usize = 4 << 10;
 
 impl CopiedMachine {
-    /// Opens the machine below a directory.
+    /// Opens the machine below a directory. Each search of it may take until `deadline`, because it
+    /// may be on a file system that never answers.
     ///
     /// # Errors
     /// When it is not a directory that the caller can open.
-    pub fn open(root: &Path) -> Result<Self> {
+    pub fn open(root: &Path, deadline: Duration) -> Result<Self> {
         let what = || format!("open the copied tree '{}'", root.display());
-        let tree = Root::open(root).map_err(|error| Error::new(ErrorKind::Invalid, what()).with_source(error))?;
+        let tree = Root::open(root)
+            .map_err(|error| Error::new(ErrorKind::Invalid, what()).with_source(error))?;
         let origin = Origin::Copied(root.display().to_string());
         let tree: Arc<dyn Tree> = Arc::new(tree);
-        Ok(CopiedMachine { devices: Drm::new(Arc::clone(&tree), origin.clone()), tree, origin })
+        let devices = Drm::new(Arc::clone(&tree), origin.clone()).with_deadline(deadline);
+        Ok(CopiedMachine { tree, devices, origin, deadline, late: Arc::default() })
+    }
+
+    /// Reads the tree in time; after the first failure to do so, not at all.
+    fn in_time<T: Send + 'static>(
+        &self,
+        what: &str,
+        read: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let this = self.clone();
+        let end = if self.late.load(Relaxed) { Duration::ZERO } else { now() + self.deadline };
+        let answer = start(move || read(&this)).wait(end, || what.to_owned());
+        self.late.fetch_or(answer.is_err(), Relaxed);
+        answer?
     }
 
     /// Returns its devices.
@@ -50,10 +72,47 @@ impl CopiedMachine {
 
     fn clients(&self) -> Result<Clients> {
         let unlisted = |reason| match reason {
-            Absent::NotSupported => Error::new(Absent::NotRecorded, "find 'proc' in the copied tree"),
+            Absent::NotSupported => {
+                Error::new(Absent::NotRecorded, "find 'proc' in the copied tree")
+            }
             reason => Error::new(reason, "list the processes of the copied tree"),
         };
         clients(self.tree()).map_err(unlisted)
+    }
+
+    fn read_process(&self, pid: Pid) -> Result<ProcessInfo> {
+        let status = self.tree().read(&format!("proc/{pid}/status"), MAX_TEXT);
+        let name = self.tree().text(&format!("proc/{pid}/comm"));
+        let Ok(status) = status.or(name.as_ref().map(|_| Vec::new()).map_err(|reason| *reason))
+        else {
+            return Err(Error::new(ProcessFault::Gone, format!("inspect process {pid}")));
+        };
+        let status = String::from_utf8_lossy(&status);
+        let field =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let number = |name: &str, at: usize| -> Reading<u32> {
+            let value = field(name).ok_or(Absent::NotRecorded)?;
+            value
+                .split_whitespace()
+                .nth(at)
+                .and_then(|word| word.parse().ok())
+                .ok_or(Absent::Implausible)
+        };
+        let name = name.or_else(|_| {
+            field("Name").map(|name| name.trim().to_owned()).ok_or(Absent::NotRecorded)
+        });
+        let words = self.tree().read(&format!("proc/{pid}/cmdline"), MAX_COMMAND);
+        let words = words.map_err(|_| Absent::NotRecorded).map(|words| {
+            let words = String::from_utf8_lossy(&words).into_owned();
+            words.trim_end_matches('\0').split('\0').map(str::to_owned).collect()
+        });
+        Ok(ProcessInfo {
+            key: self.key(pid),
+            command_line: words,
+            uid: number("Uid", 1),
+            parent: number("PPid", 0).map(Pid),
+            ..ProcessInfo::from_name(pid, name.unwrap_or_default())
+        })
     }
 
     fn key(&self, pid: Pid) -> ProcessKey {
@@ -84,36 +143,26 @@ impl ProcessTable for CopiedMachine {
     }
 
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
-        let status = self.tree().read(&format!("proc/{pid}/status"), MAX_TEXT);
-        let name = self.tree().text(&format!("proc/{pid}/comm"));
-        let Ok(status) = status.or(name.as_ref().map(|_| Vec::new()).map_err(|reason| *reason)) else {
-            return Err(Error::new(ProcessFault::Gone, format!("inspect process {pid}")));
+        self.in_time("read a process of the copied tree", move |this| this.read_process(pid))
+    }
+
+    fn processes_of(&self, pids: &[Pid], _: ProcessDetail) -> Vec<Result<ProcessInfo>> {
+        let asked = pids.to_vec();
+        let read = move |this: &Self| Ok(asked.iter().map(|pid| this.read_process(*pid)).collect());
+        let answers = self.in_time("read the processes of the copied tree", read);
+        let late = |error: Error| {
+            let again = || Error::new(error.kind(), "read a process of the copied tree");
+            pids.iter().map(|_| Err(again())).collect()
         };
-        let status = String::from_utf8_lossy(&status);
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let number = |name: &str, at: usize| -> Reading<u32> {
-            let value = field(name).ok_or(Absent::NotRecorded)?;
-            value.split_whitespace().nth(at).and_then(|word| word.parse().ok()).ok_or(Absent::Implausible)
-        };
-        let name = name.or_else(|_| field("Name").map(|name| name.trim().to_owned()).ok_or(Absent::NotRecorded));
-        let words = self.tree().read(&format!("proc/{pid}/cmdline"), MAX_COMMAND);
-        let words = words.map_err(|_| Absent::NotRecorded).map(|words| {
-            let words = String::from_utf8_lossy(&words).into_owned();
-            words.trim_end_matches('\0').split('\0').map(str::to_owned).collect()
-        });
-        Ok(ProcessInfo {
-            key: self.key(pid),
-            command_line: words,
-            uid: number("Uid", 1),
-            parent: number("PPid", 0).map(Pid),
-            ..ProcessInfo::from_name(pid, name.unwrap_or_default())
-        })
+        answers.unwrap_or_else(late)
     }
 
     fn processes(&self) -> Result<ProcessList> {
-        let clients = self.clients()?;
-        let processes = clients.processes.keys().filter_map(|pid| self.process(*pid).ok());
-        Ok(ProcessList { processes: processes.collect(), unreadable: unreadable(&clients) })
+        self.in_time("list the processes of the copied tree", |this| {
+            let clients = this.clients()?;
+            let processes = clients.processes.keys().filter_map(|pid| this.read_process(*pid).ok());
+            Ok(ProcessList { processes: processes.collect(), unreadable: unreadable(&clients) })
+        })
     }
 
     fn own_ancestry(&self) -> Result<Vec<ProcessKey>> {
@@ -154,6 +203,13 @@ impl DeviceFiles for CopiedMachine {
     /// Returns the processes with clients of the devices. A copy has no descriptors that say which
     /// node a client has opened, so the first node of its device stands for it.
     fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
+        let files = files.to_vec();
+        self.in_time("search the processes of the copied tree", move |this| this.scan(&files))
+    }
+}
+
+impl CopiedMachine {
+    fn scan(&self, files: &[DeviceFile]) -> Result<HolderScan> {
         let clients = self.clients()?;
         let cards = cards(self.tree()).unwrap_or_default();
         let mut held: BTreeMap<Pid, Vec<HeldFile>> = BTreeMap::new();
@@ -177,7 +233,11 @@ impl DeviceFiles for CopiedMachine {
             held.iter_mut().for_each(|file| file.memory = driver::memory_use(&file.clients));
             Holder { process: self.key(pid), held, through_thread: None }
         });
-        Ok(HolderScan { holders: holders.collect(), unreadable: unreadable(&clients), unread: Vec::new() })
+        Ok(HolderScan {
+            holders: holders.collect(),
+            unreadable: unreadable(&clients),
+            unread: Vec::new(),
+        })
     }
 }
 

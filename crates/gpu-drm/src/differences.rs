@@ -26,7 +26,12 @@ struct Counters {
 impl Differences {
     /// Adds the power draw and the utilization to a sample that lacks them, from the second sample
     /// on. Two samples within 200 ms count as one.
-    pub(crate) fn complete(&self, tree: &dyn Tree, card: &Card, sample: DeviceSample) -> DeviceSample {
+    pub(crate) fn complete(
+        &self,
+        tree: &dyn Tree,
+        card: &Card,
+        sample: DeviceSample,
+    ) -> DeviceSample {
         let lacks = |absent| absent == Some(Absent::NotSupported);
         if !lacks(sample.power_draw.err()) && !lacks(sample.utilization.err()) {
             return sample;
@@ -50,12 +55,17 @@ impl Counters {
     fn read(tree: &dyn Tree, card: &Card) -> Self {
         let energy = sensors(tree, card).and_then(|sensors| Sensors::energy(&sensors));
         let idle = gts(tree, card).and_then(|gts| gts.first().ok_or(Absent::NotSupported)?.idle_ms);
-        Counters { at: tree.now(), energy: energy.map(|energy| (energy.channel, energy.microjoules)), idle }
+        Counters {
+            at: tree.now(),
+            energy: energy.map(|energy| (energy.channel, energy.microjoules)),
+            idle,
+        }
     }
 
     fn power_since(self, before: Counters) -> Reading<Milliwatts> {
         let ((channel, now), (earlier, start)) = (self.energy?, before.energy?);
-        let grown = now.checked_sub(start).filter(|_| channel == earlier).ok_or(Absent::NotRecorded)?;
+        let grown =
+            now.checked_sub(start).filter(|_| channel == earlier).ok_or(Absent::NotRecorded)?;
         let passed = (self.at - before.at).as_millis() as u64;
         plausible::milliwatts(grown / passed)
     }

@@ -14,6 +14,7 @@ mod card;
 mod clients;
 mod clocks;
 mod copied;
+mod deadline;
 mod details;
 mod differences;
 mod driver;

@@ -26,7 +26,8 @@ pub(crate) fn topology(tree: &dyn Tree, cards: &[Card]) -> Topology {
         places.iter().map(row).collect::<Vec<Vec<Link>>>()
     };
     let is_xgmi = |from: &Place, to: &Place| xgmi.contains(&(from.bus, to.bus));
-    let best = |from: &Place, to: &Place| if is_xgmi(from, to) { Link::Xgmi } else { path(from, to) };
+    let best =
+        |from: &Place, to: &Place| if is_xgmi(from, to) { Link::Xgmi } else { path(from, to) };
     let peer = |link: &Link| match link {
         Link::Itself => PeerAccess::Itself,
         Link::Xgmi => PeerAccess::Ok,

@@ -3,7 +3,6 @@
 use gpu_core::{Absent, Reading};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,8 +43,7 @@ pub trait Tree: Send + Sync {
 
     /// Returns the time on the machine's monotonic clock, for the differences of two readings.
     fn now(&self) -> Duration {
-        let now = clock_gettime(ClockId::Monotonic);
-        Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+        crate::deadline::now()
     }
 }
 

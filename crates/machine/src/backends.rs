@@ -34,7 +34,8 @@ pub(crate) enum Use {
 /// Returns the known drivers, in the order of their backends.
 pub(crate) fn drivers() -> Arc<[Arc<dyn KernelDriver>]> {
     static DRIVERS: LazyLock<Arc<[Arc<dyn KernelDriver>]>> = LazyLock::new(|| {
-        let others = own_files().map(|root| gpu_drm::drivers(&(root as Arc<dyn Tree>))).unwrap_or_default();
+        let others =
+            own_files().map(|root| gpu_drm::drivers(&(root as Arc<dyn Tree>))).unwrap_or_default();
         gpu_nvidia_driver::drivers().iter().cloned().chain(others).collect()
     });
     DRIVERS.clone()
@@ -46,8 +47,8 @@ fn own_files() -> Option<Arc<Root>> {
 }
 
 /// Returns the GPUs of AMD and Intel of this machine; `None` if there are none.
-fn drm() -> Option<Drm> {
-    let drm = Drm::live(own_files()?);
+fn drm(deadline: Duration) -> Option<Drm> {
+    let drm = Drm::live(own_files()?).with_deadline(deadline);
     // A failure is reported like a device.
     drm.devices().map_or(true, |devices| !devices.is_empty()).then_some(drm)
 }
@@ -94,7 +95,7 @@ pub(crate) fn open(
         })?;
     }
     let is_session = live::named().is_some();
-    let drm = if is_session { None } else { drm() };
+    let drm = if is_session { None } else { drm(deadline) };
     let is_asked_for = library.is_some() || is_session || drm.is_none();
     if !is_asked_for && nvidia_devices().is_ok_and(|devices| devices.is_empty()) {
         return Ok(Opened { nvml: None, drm });

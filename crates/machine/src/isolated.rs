@@ -35,7 +35,15 @@ fn supervised(asked: SupervisorOrder, token: &ActToken) -> Result<Served, Machin
     let report = Source::open(&Options::this_machine()).and_then(|source| {
         let (journal, locks) = (source.journal_if_any().0, source.lease_store(None)?);
         let ports = Ports { journal: &*journal, ..source.claim_ports(&locks) };
-        Ok(supervise(&asked.order, &asked.result, &ports, &launcher, token, own_variable, &mut stop)?)
+        Ok(supervise(
+            &asked.order,
+            &asked.result,
+            &ports,
+            &launcher,
+            token,
+            own_variable,
+            &mut stop,
+        )?)
     });
     let report = match report {
         Ok(report) => report,

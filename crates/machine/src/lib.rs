@@ -53,9 +53,7 @@ pub use recorded::Recorded;
 pub use recorder::Recorder;
 pub use requests::{Next, Requests};
 pub use slurm::{SlurmTools, node_name, slurm_devices};
-pub use source::{
-    CLAIMS, LeaseReader, Options, Source, is_in_session, own_variable, roots, seen,
-};
+pub use source::{CLAIMS, LeaseReader, Options, Source, is_in_session, own_variable, roots, seen};
 
 /// Queries NVML or keeps a lease if this process was started for that; otherwise returns `None`.
 /// A process that queries NVML never returns.

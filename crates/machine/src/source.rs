@@ -185,7 +185,7 @@ impl Source {
     fn prepared(options: &Options<'_>, purpose: Use) -> Result<Self, MachineError> {
         let source = match (options.sim, options.root) {
             (Some(machine), _) => Source::simulated(Simulation::named(machine)?),
-            (None, Some(root)) => Source::copied(root)?,
+            (None, Some(root)) => Source::copied(root, options.deadline)?,
             (None, None) => Source::live(options, purpose)?,
         };
         #[cfg(feature = "kubernetes")]
@@ -265,8 +265,8 @@ impl Source {
     ///
     /// # Errors
     /// When the directory cannot be opened, or has no files of a machine.
-    fn copied(root: &Path) -> Result<Self, MachineError> {
-        let copy = CopiedMachine::open(root)?;
+    fn copied(root: &Path, deadline: Duration) -> Result<Self, MachineError> {
+        let copy = CopiedMachine::open(root, deadline)?;
         let source =
             Source::of(Box::new(copy.devices()), Box::new(copy), Arc::new(SystemClock::new()));
         Ok(Source { can_end_processes: false, ..source })

@@ -24,6 +24,7 @@ pub(crate) struct Wanted {
     required: Vec<String>,
     mig: bool,
     capability: Option<(u32, u32)>,
+    vendor: Option<String>,
     topology: bool,
     min_free_bytes: Option<u64>,
     /// `None` to wait forever, 0 not to wait.
@@ -67,6 +68,7 @@ impl Wanted {
             share: self.mem_bytes.map_or(Share::Whole, |bytes| Share::Memory(Bytes(bytes))),
             free_memory: self.min_free_bytes.map(Bytes),
             compute_capability: self.capability,
+            vendor: self.vendor.clone(),
             accept_used: self.accept_used,
             ..Claim::whole(self.n)
         };

@@ -1,6 +1,8 @@
 //! The environment variables that show a job its devices.
 
 use gpu_core::visible::cuda::{ORDER, PCI_ORDER, VISIBLE};
+use gpu_core::visible::intel::LEVEL_ZERO;
+use gpu_core::visible::rocm::ROCM;
 use gpu_core::visible::{Form, Grammar, devices_of};
 use gpu_core::{DeviceState, DeviceUuid, Error, ErrorKind, LeaseEntry, Result};
 use std::ffi::OsString;
@@ -50,26 +52,30 @@ pub(crate) fn has(devices: &[DeviceState], key: &DeviceUuid) -> bool {
     devices.iter().any(|device| device.id().has_key(key) || is_part(device))
 }
 
-/// The kind of NVIDIA's devices in the Container Device Interface (CDI).
-const CDI_KIND: &str = "nvidia.com/gpu";
-
-/// Returns the names of a lease's devices in the Container Device Interface, for `--device` of podman
-/// and docker: `nvidia.com/gpu=GPU-…`. NVIDIA's container toolkit defines a device for each UUID.
+/// Returns the names of a lease's devices in the Container Device Interface (CDI), for `--device` of
+/// podman and docker: `nvidia.com/gpu=GPU-…` or `amd.com/gpu=0`. NVIDIA's container toolkit defines a
+/// device for each UUID, and AMD's for each index among its GPUs. `machine` has the devices.
 ///
 /// # Errors
 /// `Invalid` for a MIG device with an old name, which the interface does not permit (CDI
-/// specification 1.1.0).
-pub fn cdi_names(lease: &LeaseEntry) -> Result<Vec<String>> {
+/// specification 1.1.0), and for Intel's devices, to which each administrator gives names.
+pub fn cdi_names(lease: &LeaseEntry, machine: &[DeviceState]) -> Result<Vec<String>> {
     let is_permitted = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
-    let name = |device: &DeviceUuid| {
-        if device.0.bytes().all(is_permitted) {
-            Ok(format!("{CDI_KIND}={device}"))
-        } else {
-            Err(Error::new(ErrorKind::Invalid, format!("name '{device}' for a container"))
-                .with_source(
-                    "a container needs a UUID, which drivers have for MIG devices since R470",
-                ))
+    let index = |visibility, key: &DeviceUuid| {
+        let devices = devices_of(visibility, machine);
+        devices.iter().find(|device| device.id().has_key(key)).map(|device| device.id().index)
+    };
+    let name = |key: &DeviceUuid| {
+        if let Some(index) = index(ROCM, key) {
+            return Ok(format!("amd.com/gpu={index}"));
         }
+        let why = match index(LEVEL_ZERO, key) {
+            Some(_) => "a container needs the file of an Intel GPU: --device /dev/dri/renderD…",
+            None if key.0.bytes().all(is_permitted) => return Ok(format!("nvidia.com/gpu={key}")),
+            None => "a container needs a UUID, which drivers have for MIG devices since R470",
+        };
+        Err(Error::new(ErrorKind::Invalid, format!("name '{key}' for a container"))
+            .with_source(why))
     };
     lease.devices.iter().map(name).collect()
 }

@@ -14,6 +14,7 @@ use crate::event::{Event, HandOff, Watch};
 use crate::grant::Grant;
 use crate::memory::{Others, Tally};
 use crate::ports::Ports;
+use gpu_core::visible::Visibility;
 use gpu_core::{
     Companion, ComputeMode, DeviceId, Error, ErrorKind, Group, Host, Launch, Launcher, Pid,
     ProcessKey, Result, SafeGpuGuard, Snapshot, current_ancestry,
@@ -70,6 +71,8 @@ pub(crate) struct Handoff<'a> {
 /// A leased device.
 struct Device {
     id: DeviceId,
+    /// safe-gpu chooses only among NVIDIA's devices.
+    is_nvidia: bool,
     placeholder: Option<Box<dyn Companion>>,
     /// Since the locks were last released, the job or a placeholder was on it.
     was_in_use: bool,
@@ -120,8 +123,13 @@ impl<'a> Handoff<'a> {
         launcher: &'a dyn Launcher,
         grant: &mut Grant,
     ) -> Self {
+        let is_other = |id: &DeviceId| {
+            let device = grant.context.snapshot.device(id);
+            device.is_some_and(|device| device.info.visibility != Visibility::default())
+        };
         let device = |id: &DeviceId| Device {
             id: id.clone(),
+            is_nvidia: !is_other(id),
             placeholder: None,
             was_in_use: false,
             is_used: false,
@@ -337,7 +345,9 @@ impl<'a> Handoff<'a> {
     /// Starts the missing placeholders.
     fn open(&mut self, snapshot: &Snapshot, used: &[bool], now: Duration) -> Result<()> {
         let refused = |what: &str| Error::new(ErrorKind::Unsupported, what);
-        let uncovered = |(device, used): &(&Device, &bool)| !**used && device.placeholder.is_none();
+        let uncovered = |(device, used): &(&Device, &bool)| {
+            device.is_nvidia && !**used && device.placeholder.is_none()
+        };
         let missing: Vec<DeviceId> = self
             .devices
             .iter()

@@ -42,11 +42,36 @@ pub fn offers(
         (Some(parent), Ok(key)) => parent.has(&key),
         (Some(_), Err(_)) => false,
     };
-    context
-        .devices()
-        .filter(ours)
-        .map(|device| offer(context, device, claim, surroundings))
-        .collect()
+    // Every program sees a device that no variable lists.
+    let is_listed = |device: &&DeviceState| !device.info.visibility.vendor.is_empty();
+    let ours: Vec<&DeviceState> = context.devices().filter(ours).filter(is_listed).collect();
+    let vendor = vendor_for(claim, &ours);
+    let is_of_vendor = |device: &&DeviceState| {
+        vendor == Some(device.info.visibility.vendor) || is_required(claim, device)
+    };
+    let ours = ours.into_iter().filter(is_of_vendor);
+    ours.map(|device| offer(context, device, claim, surroundings)).collect()
+}
+
+/// Returns the vendor of the devices for a claim: programs use those of one vendor. Without a
+/// choice, it is that of the first device that the claim can have.
+fn vendor_for<'a>(claim: &'a Claim, ours: &[&DeviceState]) -> Option<&'a str> {
+    if let Some(vendor) = &claim.vendor {
+        return Some(vendor);
+    }
+    let may_have = |device: &&&DeviceState| {
+        let key = device.id().lease_key();
+        key.is_ok_and(|key| {
+            (claim.among.is_empty() || claim.among.contains(&key)) && !claim.except.contains(&key)
+        })
+    };
+    let required = ours.iter().find(|device| is_required(claim, device));
+    let first = required.or_else(|| ours.iter().find(may_have)).or(ours.first());
+    first.map(|device| device.info.visibility.vendor)
+}
+
+fn is_required(claim: &Claim, device: &DeviceState) -> bool {
+    device.id().lease_key().is_ok_and(|key| claim.required.contains(&key))
 }
 
 fn names(claim: &Claim, uuid: &DeviceUuid) -> bool {

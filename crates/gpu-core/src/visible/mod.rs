@@ -74,9 +74,9 @@ pub trait Grammar: Sync {
     }
 
     /// Returns all variables, with their values, with which a program sees the devices with these
-    /// keys, in this order, and no others of this vendor; none on a machine without its devices,
-    /// unless programs of other vendors are known to read them. `_inherited` returns the value that a
-    /// variable has now, if it is set: some need a change only then.
+    /// keys, in this order, and no others of this vendor. The last argument returns the value that a
+    /// variable has now, if it is set: some need another value only then. The list may be empty if
+    /// the machine has no device of this vendor.
     ///
     /// # Errors
     /// As [`write`](Grammar::write).

@@ -10,8 +10,6 @@ use crate::snapshot::DeviceState;
 pub(super) struct Part<'a> {
     /// The whole device.
     pub device: &'a DeviceState,
-    /// The number of the partition within its device; `None` for a device that is not divided.
-    pub number: Option<usize>,
     /// Its name; `None` without an identifier for claims.
     pub named: Option<Named>,
 }
@@ -22,12 +20,12 @@ pub(super) fn parts(devices: &[DeviceState]) -> Vec<Part<'_>> {
     for device in devices {
         let index = device.id().index;
         let before = parts.len();
-        for (number, partition) in device.partitions.iter().flatten().enumerate() {
+        parts.extend(device.partitions.iter().flatten().map(|partition| {
             let named = partition.uuid.clone().ok().map(|uuid| Named { uuid, index });
-            parts.push(Part { device, number: Some(number), named });
-        }
+            Part { device, named }
+        }));
         if parts.len() == before {
-            parts.push(Part { device, number: None, named: Named::whole(device) });
+            parts.push(Part { device, named: Named::whole(device) });
         }
     }
     parts

@@ -94,7 +94,12 @@ mod tests {
 
     #[test]
     fn devices_are_those_of_the_list_in_its_order() {
-        let other = Visibility { variable: "OTHER", order: None, isolates_partitions: false };
+        let other = Visibility {
+            vendor: "other",
+            variable: "OTHER",
+            order: None,
+            isolates_partitions: false,
+        };
         // The second device belongs to another vendor, so CUDA counts 0, 1.
         let machine = [device(0, CUDA), device(1, other), device(2, CUDA)];
         assert_eq!(seen(&machine, None, "PCI_BUS_ID").devices, Some(vec![0, 2]));

@@ -4,6 +4,9 @@
 /// Its [`Grammar`](crate::visible::Grammar) reads and writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visibility {
+    /// The vendor of the devices, such as `amd`, by which a claim chooses; empty for devices that no
+    /// variable lists.
+    pub vendor: &'static str,
     /// The variable.
     pub variable: &'static str,
     /// The variable that sets the order of the devices, and its value for the order of PCI
@@ -16,4 +19,4 @@ pub struct Visibility {
 
 /// How programs see a device that no variable lists: always, and no claim can grant it alone.
 pub const UNLISTED: Visibility =
-    Visibility { variable: "", order: None, isolates_partitions: false };
+    Visibility { vendor: "", variable: "", order: None, isolates_partitions: false };

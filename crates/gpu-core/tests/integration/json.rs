@@ -51,6 +51,7 @@ fn entry_round_trips_without_its_owner() {
         required: vec![uuid("GPU-2")],
         free_memory: Some(Bytes(5)),
         compute_capability: Some((8, 0)),
+        vendor: None,
         accept_used: true,
         visible_minors: vec![0, 3],
     };

@@ -324,3 +324,59 @@ fn holders_are_searched_if_anything_is_unexplained() {
     let elsewhere = host(family(), vec![holder()], false);
     assert_eq!(if_unexplained(vec![explained()], &elsewhere).holders().len(), 1, "other PIDs");
 }
+
+#[test]
+fn clients_of_holders_complete_the_lists_and_count_once() {
+    let client = |id: Option<u64>, mib, kind| Client {
+        id: id.ok_or(Absent::NotSupported),
+        memory: Ok(Bytes::from_mib(mib)),
+        kind,
+    };
+    let with = |pid, clients: &[Client]| {
+        let mut holder = holder(process(pid, 60).key, &[("/dev/nvidia0", Access::OPEN)]);
+        holder.held[0].clients = clients.to_vec();
+        holder
+    };
+    let (compute, graphics) = (DeviceProcessKind::Compute, DeviceProcessKind::Graphics);
+    let holders = vec![
+        with(50, &[]),
+        with(60, &[client(Some(1), 300, compute), client(Some(2), 20, graphics)]),
+        // It has inherited a client of its parent, and has one of its own.
+        with(70, &[client(Some(1), 300, compute), client(None, 5, compute)]),
+    ];
+    let unlisted = DeviceState {
+        processes: Err(Fault { kind: ErrorKind::NotRequested, text: String::new() }),
+        ..state(0)
+    };
+    let device_listing = |memory| DeviceState {
+        processes: Ok(vec![DeviceProcess { memory, ..listed(70, 0, None) }]),
+        ..state(0)
+    };
+    let mib = |number| Ok(Bytes::from_mib(number));
+    for (device, expected) in [
+        (unlisted.clone(), vec![(60, mib(320)), (70, mib(5))]),
+        // The driver's list counts more of this process, or does not know its memory.
+        (device_listing(mib(40)), vec![(70, mib(40)), (60, mib(320))]),
+        (device_listing(Err(Absent::NotPermitted)), vec![(70, mib(5)), (60, mib(320))]),
+    ] {
+        let host = host(family(), holders.clone(), true);
+        let seen = if_unexplained(vec![device], &host);
+        let list = seen.devices[0].processes.as_ref().unwrap();
+        let list: Vec<_> = list.iter().map(|process| (process.pid.0, process.memory)).collect();
+        assert_eq!(list, expected);
+    }
+    let users = observe_users(
+        &backend(vec![unlisted.clone()]),
+        &host(family(), holders, true),
+        &clock(),
+        Groups::NONE,
+    );
+    assert_eq!(
+        users.devices[0].processes.as_ref().unwrap()[0].kind,
+        DeviceProcessKind::ComputeAndGraphics
+    );
+    let mut blind = host_of(family(), true);
+    blind.expect_device_files().returning(|| Err(Error::new(ErrorKind::Io, "list /dev")));
+    let seen = if_unexplained(vec![unlisted], &blind);
+    assert_eq!(seen.devices[0].processes.as_ref().unwrap_err().kind, ErrorKind::Io);
+}

@@ -119,19 +119,27 @@ fn processes_have_memory_and_queues() {
     assert_eq!(read[1].queues, Err(Absent::NotSupported));
 }
 
-/// A machine whose directories have no end.
-struct Endless;
+/// A machine whose directories each have this many numbers, and whose files cannot be read.
+struct Unreadable(u32, Absent);
 
-impl Tree for Endless {
+impl Tree for Unreadable {
     fn read(&self, _: &str, _: usize) -> Reading<Vec<u8>> {
-        Err(Absent::NotSupported)
+        Err(self.1)
     }
     fn names(&self, _: &str) -> Reading<Vec<String>> {
-        Ok((0..2_000).map(|number| number.to_string()).collect())
+        Ok((0..self.0).map(|number| number.to_string()).collect())
     }
     fn target(&self, _: &str) -> Reading<String> {
-        Err(Absent::NotSupported)
+        Err(self.1)
     }
+}
+
+#[test]
+fn gpu_that_a_cgroup_closes_is_a_gpu() {
+    let read = topology(&Unreadable(2, Absent::NotPermitted)).unwrap();
+    assert_eq!(read.chips().len(), 2);
+    assert_eq!(read.nodes[1].bus, Err(Absent::NotPermitted));
+    assert_eq!(read.nodes[1].memory().total, Err(Absent::NotPermitted));
 }
 
 #[test]
@@ -143,8 +151,9 @@ fn machine_without_kfd_has_no_topology() {
 
 #[test]
 fn more_entries_than_the_kernel_has_are_implausible() {
-    assert_eq!(topology(&Endless).err(), Some(Absent::Implausible));
-    assert_eq!(processes(&Endless).unwrap()[0].queues, Err(Absent::Implausible));
+    let endless = Unreadable(2_000, Absent::NotSupported);
+    assert_eq!(topology(&endless).err(), Some(Absent::Implausible));
+    assert_eq!(processes(&endless).unwrap()[0].queues, Err(Absent::Implausible));
 }
 
 proptest! {
@@ -210,7 +219,7 @@ fn described(node: &KfdNode) -> Value {
     })
 }
 
-/// Describes a machine, or one of its chips, by the keys of the expected values.
+/// Describes a machine by the keys of the expected values.
 fn summed(read: &KfdTopology) -> Value {
     let gpus = read.nodes.iter().filter(|node| node.is_gpu).count();
     json!({
@@ -220,6 +229,7 @@ fn summed(read: &KfdTopology) -> Value {
     })
 }
 
+/// Describes a partitioned GPU by the keys of the expected values.
 fn divided(chip: &[&KfdNode]) -> Value {
     let partition = |node: &&KfdNode| {
         json!({

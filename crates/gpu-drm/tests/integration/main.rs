@@ -13,4 +13,6 @@ mod kfd;
 mod machines;
 mod made;
 mod metrics;
+mod oracle;
+mod ports;
 mod truth;

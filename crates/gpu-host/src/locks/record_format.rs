@@ -105,6 +105,8 @@ struct ClassFields<'e> {
     free_memory_bytes: Option<Bytes>,
     #[serde(skip_serializing_if = "Option::is_none")]
     compute_capability: Option<(u32, u32)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vendor: Option<&'e str>,
     accept_used: bool,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     visible_minors: &'e [u32],
@@ -123,6 +125,7 @@ pub(super) fn place_of(entry: &LeaseEntry) -> QueuePlace {
         required: &claim.required,
         free_memory_bytes: claim.free_memory,
         compute_capability: claim.compute_capability,
+        vendor: claim.vendor.as_deref(),
         accept_used: claim.accept_used,
         visible_minors: &claim.visible_minors,
     };

@@ -7,6 +7,7 @@ use super::columns::{Header, cells, pairs};
 use super::keys::words;
 use super::listing::{Key, Listing, index};
 use crate::document::Tool;
+use gpu_core::PciBusId;
 
 /// The maximum number of rows of a device, or of its column names.
 const MAX_ROWS: usize = 16;
@@ -36,7 +37,13 @@ impl Boxes {
         let inner = line.strip_prefix('|').unwrap_or(line);
         let inner = inner.strip_suffix('|').unwrap_or(inner);
         let bars: Vec<&str> = inner.split('|').collect();
-        let whole: Vec<&str> = bars.iter().flat_map(|cell| cells(cell)).collect();
+        let mut whole: Vec<&str> = bars.iter().flat_map(|cell| cells(cell)).collect();
+        // A long name leaves one blank behind the bus ID.
+        if let Some((bus, name)) = whole.first().and_then(|cell| cell.split_once(' '))
+            && bus.parse::<PciBusId>().is_ok()
+        {
+            whole.splice(..1, [bus, name.trim()]);
+        }
         if let [name, value] = bars[..]
             && self.is_row_of_list(name.trim(), value.trim(), listing)
         {
@@ -54,13 +61,16 @@ impl Boxes {
         }
         if let Some(header) = &self.processes {
             return inner.trim_start().starts_with("No running process")
-                || header.row(inner.trim(), false, listing);
+                || header.row(inner, false, listing);
         }
         if inner.trim() == "Processes:" {
             return true;
         }
         if self.device.is_empty() && is_names(&whole) && self.names.len() < MAX_ROWS {
-            self.names.push(whole.into_iter().map(words).collect());
+            let names: Vec<String> = whole.into_iter().map(words).collect();
+            let is_xpu = names.iter().any(|name| name == "bus id");
+            listing.tool(if is_xpu { Tool::XpuSmi } else { Tool::AmdSmi });
+            self.names.push(names);
             return true;
         }
         self.row(&bars, &whole)
@@ -75,7 +85,7 @@ impl Boxes {
             let (Some((_, name)), [rest]) = (name, whole) else { return false };
             name.push(' ');
             name.push_str(rest);
-            return self.rows < MAX_ROWS;
+            return true;
         }
         let Some(names) = self.names.get(self.rows).filter(|names| names.len() == whole.len())
         else {
@@ -132,21 +142,17 @@ fn is_names(cells: &[&str]) -> bool {
 /// Reads a title with versions: `AMD-SMI 26.0.0  amdgpu version: 6.12.12`, `amdgpu Version: 6.19.4`,
 /// `Intel XPU-SMI v2.1  Driver: …`.
 fn title(inner: &str, listing: &mut Listing) -> bool {
-    let mut parts = cells(inner);
-    parts.truncate(8);
+    let lower = inner.to_ascii_lowercase();
     let tool = [("AMD-SMI", Tool::AmdSmi), ("XPU-SMI", Tool::XpuSmi)];
     let tool = tool.into_iter().find(|(name, _)| inner.contains(name));
     tool.into_iter().for_each(|(_, tool)| listing.tool(tool));
-    let versions: Vec<_> = parts.iter().filter_map(|part| part.split_once(':')).collect();
-    let mut is_title = tool.is_some();
-    for (at, (name, version)) in versions.iter().enumerate() {
-        let name = words(name);
-        is_title |= at == 0 && ["version", "platform"].iter().any(|end| name.ends_with(end));
-        // The value may be behind more blanks.
-        let next = parts.iter().skip_while(|part| !part.ends_with(':')).nth(1);
-        let version = if version.trim().is_empty() { next.copied() } else { Some(*version) };
-        if is_title && matches!(name.as_str(), "amdgpu version" | "driver") {
-            listing.value(None, &name, version.unwrap_or_default());
+    let name = lower.split(':').next().unwrap_or_default();
+    let is_title = tool.is_some()
+        || name != lower && (name.ends_with("version") || name.ends_with("platform"));
+    for name in ["amdgpu version:", "driver:"].iter().filter(|_| is_title) {
+        let rest = lower.find(name).and_then(|at| inner.get(at + name.len()..));
+        if let Some(version) = rest.and_then(|rest| rest.split_whitespace().next()) {
+            listing.value(None, "Driver version", version);
         }
     }
     is_title

@@ -5,7 +5,7 @@
 //! cells and names do not always agree. If a row then has another number of cells, because a single
 //! blank separates two of them, its words go to the columns that they are below.
 
-use super::keys::{self, Field, OfProcess, words};
+use super::keys::{self, Field, words};
 use super::listing::{Listing, is_pid};
 use crate::document::Tool;
 use crate::work_meter;
@@ -30,32 +30,31 @@ impl Header {
         // Cells of blanks may contain commas, as in `Partitions (Mem, Compute)`.
         let commas = !line.contains("  ") && !line.contains('\t') && line.contains(',');
         let cells = if commas { comma_cells(line) } else { cells(line) };
-        let spans = if commas { Vec::new() } else { spans(line, &cells) };
         let is_name = |cell: &&str| cell.starts_with(|c: char| c.is_ascii_alphabetic() || c == '[');
         let most = if commas { MAX_COLUMNS_OF_CSV } else { MAX_COLUMNS };
         if cells.len() > most || !cells.iter().all(|cell| commas || is_name(cell)) {
             return None;
         }
-        let names: Vec<String> = cells.into_iter().map(words).collect();
-        let indexed = names.iter().take(3).any(|name| keys::INDEXES.contains(&name.as_str()));
-        let has_process = names.iter().any(|name| is_pid(name));
-        if !indexed && !has_process {
+        let mut names: Vec<String> = cells.iter().map(|cell| words(cell)).collect();
+        let has = |known: &[&str]| names.iter().any(|name| known.contains(&name.as_str()));
+        let is_value = |name: &String| {
+            !matches!(name.as_str(), "memory" | "temp")
+                && keys::of_device(None, name).is_some_and(|(field, ..)| field != Field::Name)
+        };
+        let is_known = if names.iter().any(|name| is_pid(name)) {
+            has(&["vram mem", "vram used", "deviceid"])
+        } else {
+            names.iter().take(3).any(|name| is_index(name)) && names.iter().any(is_value)
+        };
+        if !is_known {
             return None;
         }
-        let memory = |name: &String| {
-            matches!(keys::of_process(name), Some((OfProcess::Memory, ..))) || name == "gpu s"
-        };
-        let value = |name: &String| {
-            keys::of_device(None, name).is_some_and(|(field, ..)| field != Field::Name)
-                || matches!(name.as_str(), "node" | "gfx ver")
-        };
-        let is_known = if has_process {
-            let deviceid = names.iter().any(|name| name == "deviceid");
-            names.iter().any(|name| memory(name) && (indexed || deviceid || name != "memory usage"))
-        } else {
-            indexed && names.iter().any(value)
-        };
-        is_known.then_some(Header { names, spans })
+        // The rows of parts of a device and of its possible modes have no values of the device.
+        if has(&["tileid", "tile id", "profile index"]) {
+            names.iter_mut().filter(|name| !is_index(name)).for_each(String::clear);
+        }
+        let spans = if commas { Vec::new() } else { spans(line, &cells) };
+        Some(Header { names, spans })
     }
 
     pub(super) fn is_of_processes(&self) -> bool {
@@ -69,14 +68,13 @@ impl Header {
 
     /// Returns the tool that prints these columns.
     pub(super) fn tool(&self) -> Tool {
-        const OF_ROCM: [&str; 6] =
-            ["avgpwr", "pwrcap", "vram %", "process name", "node", "gfx ver"];
+        const OF_ROCM: [&str; 7] =
+            ["device", "avgpwr", "pwrcap", "vram %", "process name", "node", "gfx ver"];
         let has = |known: &str| self.names.iter().any(|name| name == known);
-        if has("deviceid") || has("timestamp") && has("device id") {
-            Tool::XpuSmi
-        } else if OF_ROCM.into_iter().any(has) || self.names.first().is_some_and(|n| n == "device")
-        {
+        if OF_ROCM.into_iter().any(has) {
             Tool::RocmSmi
+        } else if has("deviceid") || has("device id") {
+            Tool::XpuSmi
         } else {
             Tool::AmdSmi
         }
@@ -96,9 +94,7 @@ impl Header {
         }
         listing.row(&pairs(&self.names, &cells))
     }
-}
 
-impl Header {
     /// Splits a row into the words below each column; a word belongs to the column that it overlaps
     /// most. Empty if a column or a word has no other.
     fn below<'a>(&self, line: &'a str) -> Vec<&'a str> {
@@ -127,6 +123,10 @@ impl Header {
         }
         cells.into_iter().filter_map(|cell| line.get(cell)).collect()
     }
+}
+
+fn is_index(name: &str) -> bool {
+    keys::INDEXES.contains(&name)
 }
 
 /// Returns the characters at which the cells of a line start and end.

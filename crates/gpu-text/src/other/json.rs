@@ -5,47 +5,51 @@
 //! amdgpu_top prints one object per line. Both forms are read as a list of objects.
 
 use super::keys::words;
-use super::listing::{Key, Listing, index, mib};
+use super::listing::{Key, Listing, index};
 use crate::document::Tool;
 use crate::work_meter;
-use gpu_core::{Absent, Reading};
 use serde_json::{Map, Value};
 
 /// The number of lines from the start of a text within which its keys identify the program.
-const HEAD: usize = 6;
+const HEAD: usize = 10;
+
+/// Keys that only the JSON of a program has in its first lines. Logs are JSON too, so a key that
+/// other programs may print needs a second one.
+const SIGNS: [(&[&str], Tool); 11] = [
+    (&["\"amdgpu_top_version\":"], Tool::AmdgpuTop),
+    (&["\"GRBM\":"], Tool::AmdgpuTop),
+    (&["\"gpu_data\":"], Tool::AmdSmi),
+    (&["[", "\"gpu\":"], Tool::AmdSmi),
+    (&["[", "\"pid\":", "\"gpus\":"], Tool::AmdSmi),
+    (&["\"device_list\":"], Tool::XpuSmi),
+    (&["\"device_level\":"], Tool::XpuSmi),
+    (&["\"device_stepping\":"], Tool::XpuSmi),
+    (&["\"device_util_by_proc_list\":"], Tool::XpuSmi),
+    (&["\"process_list\":", "\"process_name\":"], Tool::XpuSmi),
+    (&["\"period\":", "\"duration\":"], Tool::IntelGpuTop),
+];
 
 /// Returns the program whose JSON starts in a line; `following` are the lines after it.
 pub(super) fn tool<'a>(line: &str, following: impl Iterator<Item = &'a str>) -> Option<Tool> {
-    const SIGNS: [(&str, Tool); 12] = [
-        ("\"amdgpu_top_version\":", Tool::AmdgpuTop),
-        ("\"GRBM\":", Tool::AmdgpuTop),
-        ("\"device_list\":", Tool::XpuSmi),
-        ("\"device_id\":", Tool::XpuSmi),
-        ("\"device_level\":", Tool::XpuSmi),
-        ("\"device_util_by_proc_list\":", Tool::XpuSmi),
-        ("\"process_id\":", Tool::XpuSmi),
-        ("\"gpu\":", Tool::AmdSmi),
-        ("\"gpu_id\":", Tool::AmdSmi),
-        ("\"pid\":", Tool::AmdSmi),
-        ("\"process_list\":", Tool::XpuSmi),
-        ("\"period\":", Tool::IntelGpuTop),
-    ];
     if !line.starts_with(['{', '[']) {
         return None;
     }
     let head: Vec<&str> = following.take(HEAD).collect();
     work_meter::add(line.len() + head.iter().map(|line| line.len()).sum::<usize>());
     let any = |has: &dyn Fn(&str) -> bool| has(line) || head.iter().any(|line| has(line));
-    if any(&has_card) {
+    if any(&|line| has_numbered(line, "\"card") || has_numbered(line, "\"PID")) {
         return Some(Tool::RocmSmi);
     }
-    let sign = SIGNS.into_iter().find(|(sign, _)| any(&|line| line.contains(sign)));
-    sign.map(|(_, tool)| tool)
+    let has = |sign: &&str| match *sign {
+        "[" => line.starts_with('['),
+        sign => any(&|line| line.contains(sign)),
+    };
+    SIGNS.iter().find(|(signs, _)| signs.iter().all(has)).map(|(_, tool)| *tool)
 }
 
-/// Returns whether a line has a key `"card0":`.
-fn has_card(line: &str) -> bool {
-    line.split("\"card").skip(1).any(|rest| {
+/// Returns whether a line has a key such as `"card0":`; `start` is `"card`.
+fn has_numbered(line: &str, start: &str) -> bool {
+    line.split(start).skip(1).any(|rest| {
         let end = rest.trim_start_matches(|c: char| c.is_ascii_digit());
         end.len() < rest.len() && end.starts_with("\":")
     })
@@ -80,9 +84,11 @@ fn top(object: &Map<String, Value>, listing: &mut Listing) {
         listing.tool(Tool::AmdgpuTop);
         listing.forget_processes();
         let asleep = object.get("suspended_devices").and_then(Value::as_array);
-        devices.iter().for_each(|device| amdgpu_top(device, listing));
+        for (at, device) in devices.iter().filter_map(Value::as_object).enumerate() {
+            amdgpu_top(device, &at.to_string(), listing);
+        }
         for device in asleep.into_iter().flatten().filter_map(Value::as_object) {
-            amdgpu_device(device, listing);
+            amdgpu_device(device, "asleep", listing);
             listing.asleep();
         }
     } else {
@@ -90,8 +96,15 @@ fn top(object: &Map<String, Value>, listing: &mut Listing) {
     }
 }
 
-/// Reads the values of an object, which `section` names.
+/// Reads the values of an object, which `section` names. Afterwards, the current device is again
+/// that of the object around it.
 fn fields(object: &Map<String, Value>, section: Option<&str>, listing: &mut Listing) {
+    let outer = listing.at;
+    inner_fields(object, section, listing);
+    listing.at = outer;
+}
+
+fn inner_fields(object: &Map<String, Value>, section: Option<&str>, listing: &mut Listing) {
     let number = |name: &&str| object.get(*name).and_then(Value::as_u64);
     let device = ["gpu", "gpu_id", "device_id"].iter().find_map(number);
     let device = device.and_then(|index| u32::try_from(index).ok());
@@ -131,6 +144,8 @@ fn field(name: &str, value: &Value, section: Option<&str>, listing: &mut Listing
         return listing.value(section, name, &value);
     }
     match value {
+        // The figures of a part are not those of its device.
+        _ if name == "tile_level" => {}
         Value::Object(object) => fields(object, Some(name), listing),
         Value::Array(all) => {
             if name == "process_list" {
@@ -151,14 +166,14 @@ fn scalar(value: &Value) -> Option<String> {
         Value::Bool(value) => value.to_string(),
         Value::Number(value) => value.to_string(),
         Value::String(value) => value.clone(),
-        Value::Object(object) => {
+        Value::Object(object) if !object.contains_key("metrics_type") => {
             let text = scalar(object.get("value")?)?;
             match object.get("unit") {
                 Some(Value::String(unit)) if text != "N/A" => format!("{text} {unit}"),
                 _ => text,
             }
         }
-        Value::Array(_) => return None,
+        Value::Object(_) | Value::Array(_) => return None,
     })
 }
 
@@ -180,11 +195,11 @@ fn process(object: &Map<String, Value>, index: Option<u32>, listing: &mut Listin
     }
 }
 
-/// Reads a process from these objects; `memory` replaces the memory in them.
+/// Reads a process from these objects; `memory` is memory that is not in them by a known name.
 fn process_values<const N: usize>(
     objects: [&Map<String, Value>; N],
     listing: &mut Listing,
-    memory: Option<Reading<u64>>,
+    memory: Option<String>,
 ) {
     listing.start_own_process();
     for (name, value) in objects.into_iter().flatten() {
@@ -198,7 +213,7 @@ fn process_values<const N: usize>(
             _ => {}
         }
     }
-    memory.into_iter().for_each(|memory| listing.process_memory(memory));
+    memory.into_iter().for_each(|memory| listing.process_value("VRAM mem", &memory));
     listing.end_process();
 }
 
@@ -222,31 +237,28 @@ fn intel_gpu_top(sample: &Map<String, Value>, engines: &Map<String, Value>, list
     let Some(Value::Object(clients)) = sample.get("clients") else { return };
     listing.lists_processes();
     for client in clients.values().filter_map(Value::as_object) {
-        process_values([client], listing, client.get("memory").map(intel_memory));
+        process_values([client], listing, client.get("memory").and_then(intel_memory));
     }
 }
 
 /// Returns the memory of a client of intel_gpu_top: on the card, or without any, of the host.
-fn intel_memory(regions: &Value) -> Reading<u64> {
+fn intel_memory(regions: &Value) -> Option<String> {
     let amount = |region: &Value| -> Option<u64> {
         let amount = ["resident", "total"].iter().find_map(|name| region.get(*name));
         scalar(amount?)?.parse().ok()
     };
-    let names = || regions.as_object().into_iter().flatten();
-    let is_on_card = names().any(|(name, _)| name.starts_with("local"));
-    let kind = if is_on_card { "local" } else { "system" };
-    let mut of_kind = names().filter(|(name, _)| name.starts_with(kind));
-    let bytes = of_kind.try_fold(None, |sum: Option<u64>, (_, region)| {
-        Some(Some(sum.unwrap_or(0).checked_add(amount(region)?)?))
-    });
-    bytes.flatten().map_or(Err(Absent::NotRecorded), |bytes| mib(&bytes.to_string(), " B"))
+    let regions = regions.as_object()?;
+    let is_listed = |kind: &&str| regions.keys().any(|name| name.starts_with(*kind));
+    let kind = ["local", "system"].into_iter().find(is_listed)?;
+    let mut of_kind = regions.iter().filter(|(name, _)| name.starts_with(kind));
+    let sum = of_kind.try_fold(0_u64, |sum, (_, region)| sum.checked_add(amount(region)?))?;
+    Some(format!("{sum} B"))
 }
 
-/// Reads a device of a sample of amdgpu_top.
-fn amdgpu_top(device: &Value, listing: &mut Listing) {
-    let Some(device) = device.as_object() else { return };
+/// Reads a device of a sample of amdgpu_top; `position` distinguishes devices without an address.
+fn amdgpu_top(device: &Map<String, Value>, position: &str, listing: &mut Listing) {
     let path = device.get("Info").and_then(|info| info.get("DevicePath"));
-    amdgpu_device(path.and_then(Value::as_object).unwrap_or(device), listing);
+    amdgpu_device(path.and_then(Value::as_object).unwrap_or(device), position, listing);
     for (name, value) in device {
         match value {
             Value::Object(processes) if name == "fdinfo" => {
@@ -274,10 +286,10 @@ fn amdgpu_top(device: &Value, listing: &mut Listing) {
 }
 
 /// Makes the device with these numbers and names the current one.
-fn amdgpu_device(path: &Map<String, Value>, listing: &mut Listing) {
+fn amdgpu_device(path: &Map<String, Value>, position: &str, listing: &mut Listing) {
     let text = |name: &str| path.get(name).and_then(Value::as_str);
     let bus = text("pci").filter(|bus| bus.len() <= 32);
-    listing.device(bus.map_or(Key::Only, |bus| Key::Bus(bus.to_owned())));
+    listing.device(Key::Bus(bus.unwrap_or(position).to_owned()));
     listing.value(None, "PCI bus", bus.unwrap_or_default());
     listing.value(None, "Device name", text("DeviceName").unwrap_or_default());
 }

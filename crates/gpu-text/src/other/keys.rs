@@ -19,10 +19,9 @@ pub(super) enum Field {
     Limit,
     /// Draw and limit, `135/1000 W`, or the draw alone.
     PowerAndLimit,
-    Compute,
-    MemoryMode,
+    /// Number of a partition.
     Id,
-    /// `NPS1, SPX, 0` or `SPX/NPS1`.
+    /// Modes of a partition: `SPX`, `NPS1`, `SPX/NPS1` or `NPS1, SPX, 0`.
     Partition,
     /// `APU`, or a card.
     Type,
@@ -33,125 +32,62 @@ pub(super) enum Field {
 pub(super) const INDEXES: [&str; 6] =
     ["gpu", "device", "gpu id", "gpu index", "device id", "deviceid"];
 
-/// The names of the values of a device, with the end that makes a number without a unit a quantity. Of several names of
-/// one value, an earlier one is preferred.
+/// A value, the end that makes a number without a unit a quantity, and the names of the value.
+type Names<T> = (T, &'static str, &'static [&'static str]);
+
+/// The values of a device. Of several names of one value, an earlier one is preferred. A limit is
+/// also the highest power that a text prints, if it prints no other.
 ///
 /// Sources: the outputs of rocm-smi 2019 to 6.x, amd-smi 24 to 27, xpu-smi 1 to 2.1 and amdgpu_top
 /// 0.11.
-const DEVICE: [(&str, Field, &str); 85] = [
-    ("card series", Field::Name, ""),
-    ("asic market name", Field::Name, ""),
-    ("market name", Field::Name, ""),
-    ("device name", Field::Name, ""),
-    ("info devicename", Field::Name, ""),
-    ("gpu name", Field::Name, ""),
-    ("name", Field::Name, ""),
-    ("board product name", Field::Name, ""),
-    ("pci bus", Field::Bus, ""),
-    ("bus bdf", Field::Bus, ""),
-    ("bdf", Field::Bus, ""),
-    ("gpu bdf", Field::Bus, ""),
-    ("pci bdf address", Field::Bus, ""),
-    ("devicepath pci", Field::Bus, ""),
-    ("bus id", Field::Bus, ""),
-    ("bus", Field::Bus, ""),
-    ("unique id", Field::Uuid, ""),
-    ("uuid", Field::Uuid, ""),
-    ("soc uuid", Field::Uuid, ""),
-    ("gpu uuid", Field::Uuid, ""),
-    ("vram total memory b", Field::MemoryTotal, " B"),
-    ("vram total", Field::MemoryTotal, ""),
-    ("vram size", Field::MemoryTotal, " B"),
-    ("total vram", Field::MemoryTotal, ""),
-    ("memory physical size", Field::MemoryTotal, ""),
-    ("memory physical size byte", Field::MemoryTotal, " B"),
-    ("gtt total", Field::MemoryTotal, ""),
-    ("vram total used memory b", Field::MemoryUsed, " B"),
-    ("vram used", Field::MemoryUsed, ""),
-    ("used vram", Field::MemoryUsed, ""),
-    ("vram usage size", Field::MemoryUsed, " B"),
-    ("total vram usage", Field::MemoryUsed, ""),
-    ("gpu memory used mib", Field::MemoryUsed, " MiB"),
-    ("gtt used", Field::MemoryUsed, ""),
-    ("mem usage", Field::Memory, ""),
-    ("memory usage", Field::Memory, ""),
-    ("vram usage", Field::Memory, ""),
-    ("gtt usage", Field::Memory, ""),
-    ("gpu use %", Field::Busy, ""),
-    ("usage gfx activity", Field::Busy, ""),
-    ("gfx activity", Field::Busy, ""),
-    ("gpu activity gfx", Field::Busy, ""),
-    ("average gfx activity %", Field::Busy, ""),
-    ("gpu utilization %", Field::Busy, ""),
-    ("xpum stats gpu utilization", Field::Busy, ""),
-    ("gfx uti", Field::Busy, ""),
-    ("gfx util", Field::Busy, ""),
-    ("gpu util", Field::Busy, ""),
-    ("gfx %", Field::Busy, ""),
-    ("gpu %", Field::Busy, ""),
-    ("gfx", Field::Busy, ""),
-    ("temperature sensor edge c", Field::Temperature, ""),
-    ("temperature edge c", Field::Temperature, ""),
-    ("temperature edge", Field::Temperature, ""),
-    ("edge temperature", Field::Temperature, ""),
-    ("temperature sensor junction c", Field::Temperature, ""),
-    ("temperature hotspot c", Field::Temperature, ""),
-    ("temperature hotspot", Field::Temperature, ""),
-    ("hotspot temperature", Field::Temperature, ""),
-    ("junction temperature", Field::Temperature, ""),
-    ("gpu core temperature c", Field::Temperature, ""),
-    ("gpu core temperature celsius degree", Field::Temperature, ""),
-    ("xpum stats gpu core temperature", Field::Temperature, ""),
-    ("gpu t", Field::Temperature, ""),
-    ("gpu temp", Field::Temperature, ""),
-    ("temp", Field::Temperature, ""),
-    ("temp dieedge", Field::Temperature, ""),
-    ("temp edge", Field::Temperature, ""),
-    ("temp junction", Field::Temperature, ""),
-    ("partitions", Field::Partition, ""),
-    ("partition mode", Field::Partition, ""),
-    ("compute partition", Field::Compute, ""),
-    ("accelerator partition", Field::Compute, ""),
-    ("accelerator type", Field::Compute, ""),
-    ("current compute partition", Field::Compute, ""),
-    ("memory partition", Field::MemoryMode, ""),
-    ("current memory partition", Field::MemoryMode, ""),
-    ("memory", Field::MemoryMode, ""),
-    ("partition id", Field::Id, ""),
-    ("xcp", Field::Id, ""),
-    ("gpu type", Field::Type, ""),
-    ("driver version", Field::Driver, ""),
-    ("amdgpu version", Field::Driver, ""),
-    ("driver", Field::Driver, ""),
-    ("system driver version", Field::Driver, ""),
-];
-
-/// The names of the power of a device and of its limit. A limit is also the highest power that a
-/// text prints, if it prints no other.
-const POWER: [(&str, Field); 23] = [
-    ("average graphics package power w", Field::Power),
-    ("current socket graphics package power w", Field::Power),
-    ("average socket power w", Field::Power),
-    ("power socket power", Field::Power),
-    ("socket power", Field::Power),
-    ("average power", Field::Power),
-    ("input power", Field::Power),
-    ("gfx power", Field::Power),
-    ("power usage", Field::PowerAndLimit),
-    ("pwr usage cap", Field::PowerAndLimit),
-    ("gpu power w", Field::Power),
-    ("xpum stats power", Field::Power),
-    ("power gpu", Field::Power),
-    ("avgpwr", Field::Power),
-    ("power", Field::Power),
-    ("limit socket power", Field::Limit),
-    ("socket power limit", Field::Limit),
-    ("current power limit", Field::Limit),
-    ("max graphics package power w", Field::Limit),
-    ("pwrcap", Field::Limit),
-    ("power cap", Field::Limit),
-    ("max power limit", Field::Limit),
-    ("limit max power", Field::Limit),
+#[rustfmt::skip]
+const DEVICE: [Names<Field>; 17] = [
+    (Field::Name, "", &[
+        "card series", "asic market name", "market name", "device name", "info devicename",
+        "gpu name", "name", "board product name"
+    ]),
+    (Field::Bus, "", &[
+        "pci bus", "bus bdf", "bdf", "gpu bdf", "pci bdf address", "devicepath pci", "bus id", "bus"
+    ]),
+    (Field::Uuid, "", &["unique id", "uuid", "soc uuid", "gpu uuid"]),
+    (Field::MemoryTotal, " B", &["vram total memory b", "vram size", "memory physical size byte"]),
+    (Field::MemoryTotal, "", &["vram total", "total vram", "memory physical size", "gtt total"]),
+    (Field::MemoryUsed, " B", &["vram total used memory b", "vram usage size"]),
+    (Field::MemoryUsed, "", &[
+        "vram used", "used vram", "total vram usage", "gpu memory used mib", "gtt used"
+    ]),
+    (Field::Memory, "", &["mem usage", "memory usage", "vram usage", "gtt usage"]),
+    (Field::Busy, "", &[
+        "gpu use %", "usage gfx activity", "gfx activity", "gpu activity gfx",
+        "average gfx activity %", "gpu utilization %", "xpum stats gpu utilization", "gfx uti",
+        "gfx util", "gpu util", "gfx %", "gpu %", "gfx"
+    ]),
+    (Field::Temperature, "", &[
+        "temperature sensor edge c", "temperature edge c", "temperature edge", "edge temperature",
+        "temperature sensor junction c", "temperature hotspot c", "temperature hotspot",
+        "hotspot temperature", "junction temperature", "gpu core temperature c",
+        "gpu core temperature celsius degree", "xpum stats gpu core temperature", "gpu t",
+        "gpu temp", "temp", "temp dieedge", "temp edge", "temp junction"
+    ]),
+    (Field::Partition, "", &[
+        "partitions", "partition mode", "compute partition", "accelerator partition",
+        "accelerator type", "current compute partition", "memory partition",
+        "current memory partition", "memory"
+    ]),
+    (Field::Id, "", &["partition id", "xcp"]),
+    (Field::Type, "", &["gpu type"]),
+    (Field::Driver, "", &["driver version"]),
+    (Field::Power, "", &[
+        "average graphics package power w", "current socket graphics package power w",
+        "average socket power w", "power socket power", "socket power", "average socket power",
+        "current socket power", "average power", "input power", "gfx power", "gpu power w",
+        "xpum stats power", "power gpu", "avgpwr", "power"
+    ]),
+    (Field::PowerAndLimit, "", &["power usage", "pwr usage cap"]),
+    (Field::Limit, "", &[
+        "limit socket power", "socket power limit", "current power limit",
+        "max graphics package power w", "pwrcap", "power cap", "max power limit", "limit max power"
+    ]),
 ];
 
 /// A value of a process.
@@ -163,19 +99,14 @@ pub(super) enum OfProcess {
 }
 
 /// The names of the values of a process, as for a device. xpu-smi counts thousands of bytes.
-const PROCESS: [(&str, OfProcess, &str); 12] = [
-    ("pid", OfProcess::Pid, ""),
-    ("process id", OfProcess::Pid, ""),
-    ("process name", OfProcess::Name, ""),
-    ("name", OfProcess::Name, ""),
-    ("command", OfProcess::Name, ""),
-    ("vram mem", OfProcess::Memory, ""),
-    ("vram used", OfProcess::Memory, " B"),
-    ("vram", OfProcess::Memory, ""),
-    ("mem size", OfProcess::Memory, "000 B"),
-    ("mem usage", OfProcess::Memory, ""),
-    ("memory usage", OfProcess::Memory, ""),
-    ("mem", OfProcess::Memory, "000 B"),
+#[rustfmt::skip]
+const PROCESS: [Names<OfProcess>; 6] = [
+    (OfProcess::Pid, "", &["pid", "process id"]),
+    (OfProcess::Name, "", &["process name", "name", "command"]),
+    (OfProcess::Memory, "", &["vram mem", "vram"]),
+    (OfProcess::Memory, " B", &["vram used"]),
+    (OfProcess::Memory, "", &["mem usage"]),
+    (OfProcess::Memory, "000 B", &["mem size", "mem"]),
 ];
 
 /// The maximum length of a name.
@@ -204,27 +135,28 @@ pub(super) fn words(name: &str) -> String {
     words
 }
 
-/// A name in a table: its value, its place in the order of preference and the end of a number.
+/// What a name stands for: a value, its place in the order of preference and the end of a number.
 pub(super) type Known<T> = (T, usize, &'static str);
+
+fn find<T: Copy>(table: &[Names<T>], name: &str) -> Option<Known<T>> {
+    let at = table.iter().position(|(.., names)| names.contains(&name))?;
+    let (value, end, names) = table.get(at)?;
+    let place = names.iter().position(|known| *known == name)?;
+    Some((*value, at << 8 | place, end))
+}
 
 /// Returns the value of a device with this name, of [`words`], in a section, if any.
 ///
 /// A name of one word means something else in each section, so it has a value only outside of all.
 pub(super) fn of_device(section: Option<&str>, name: &str) -> Option<Known<Field>> {
-    let find = |name: &str| {
-        let power = POWER.iter().map(|(known, field)| (*known, *field, ""));
-        let mut all = DEVICE.iter().copied().chain(power).enumerate();
-        all.find(|(_, (known, ..))| *known == name).map(|(at, (_, field, unit))| (field, at, unit))
-    };
     match section {
-        None => find(name),
-        Some(section) => find(&format!("{section} {name}"))
-            .or_else(|| name.contains(' ').then(|| find(name)).flatten()),
+        None => find(&DEVICE, name),
+        Some(section) => find(&DEVICE, &format!("{section} {name}"))
+            .or_else(|| name.contains(' ').then(|| find(&DEVICE, name)).flatten()),
     }
 }
 
 /// Returns the value of a process with this name, of [`words`].
 pub(super) fn of_process(name: &str) -> Option<Known<OfProcess>> {
-    let at = PROCESS.iter().position(|(known, ..)| *known == name)?;
-    PROCESS.get(at).map(|(_, value, unit)| (*value, at, *unit))
+    find(&PROCESS, name)
 }

@@ -14,6 +14,7 @@ const FIELDS: usize = Field::Driver as usize + 1;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     Index(u32),
+    /// Its address, or without one its position.
     Bus(String),
     /// The only device of a tool that shows one.
     Only,
@@ -26,7 +27,7 @@ pub(super) struct Listing {
     places: Vec<[usize; FIELDS]>,
     positions: BTreeMap<Key, usize>,
     /// The current device.
-    at: Option<usize>,
+    pub(super) at: Option<usize>,
     process: Option<Draft>,
     /// Whether a row was dropped because there were too many.
     pub(super) is_full: bool,
@@ -100,7 +101,7 @@ impl Listing {
     /// Reads a row of a table: the name of each column, of [`words`], and its cell. Returns false
     /// if it is a row of neither a device nor a process.
     pub(super) fn row(&mut self, row: &[(&str, &str)]) -> bool {
-        let index =
+        let is_index =
             |(name, cell): &&(&str, &str)| keys::INDEXES.contains(name) && index(cell).is_some();
         if let Some(pid) = row.iter().position(|(name, _)| is_pid(name)) {
             let (_, cell) = row[pid];
@@ -111,16 +112,17 @@ impl Listing {
             let device = row
                 .iter()
                 .enumerate()
-                .find(|(at, cell)| index(cell) && (*at < pid || cell.0.starts_with("device")));
-            let index = device.and_then(|(_, (_, cell))| self::index(cell));
+                .find(|(at, cell)| is_index(cell) && (*at < pid || cell.0.starts_with("device")));
+            let index = device.and_then(|(_, (_, cell))| index(cell));
             self.start_process();
             self.draft().process.gpu_index = index;
             row.iter().for_each(|(name, cell)| self.of_process(name, cell));
             self.end_process();
             return true;
         }
-        let Some((_, cell)) = row.iter().find(index) else { return false };
-        let Some(index) = self::index(cell) else { return false };
+        let Some(index) = row.iter().find(is_index).and_then(|(_, cell)| index(cell)) else {
+            return false;
+        };
         self.device(Key::Index(index));
         for (name, cell) in row {
             self.of_device(None, name, cell);
@@ -152,7 +154,10 @@ impl Listing {
             || field == Field::Name && is_integrated(value)
             || field == Field::Type && value == "APU";
         let before = places[field as usize];
-        if place <= before && take(gpu, field, value, unit, before == usize::MAX) {
+        // The modes of a partition may have a name each.
+        if (place <= before || field == Field::Partition)
+            && take(gpu, field, value, unit, before == usize::MAX)
+        {
             places[field as usize] = place;
         }
     }
@@ -219,11 +224,6 @@ impl Listing {
         }
     }
 
-    /// Sets the memory of the current process.
-    pub(super) fn process_memory(&mut self, memory: Reading<u64>) {
-        self.draft().process.memory_mib = memory;
-    }
-
     /// Returns whether the current process has a PID, so that another name belongs to the next one.
     pub(super) fn has_pid(&self) -> bool {
         self.process.as_ref().is_some_and(|draft| draft.process.pid.is_some())
@@ -286,18 +286,14 @@ fn take(gpu: &mut Gpu, field: Field, value: &str, unit: &str, is_first: bool) ->
             }
             reading(&mut gpu.power_draw_w, watts(&draw), is_first)
         }
-        Field::Compute => mode(gpu, |mode, value| mode.compute = field::identifier(value)),
-        Field::MemoryMode => mode(gpu, |mode, value| mode.memory = field::identifier(value)),
         Field::Id => mode(gpu, |mode, value| mode.id = value.parse().ok().or(mode.id)),
         Field::Partition => mode(gpu, |mode, value| {
-            for word in
-                value.split([',', '/']).map(str::trim).filter(|w| field::absent(w).is_none())
-            {
+            for word in value.split([',', '/']).map(str::trim) {
                 if let Ok(id) = word.parse() {
                     mode.id = Some(id);
                 } else if word.starts_with("NPS") {
                     mode.memory = field::identifier(word);
-                } else {
+                } else if word.ends_with("PX") {
                     mode.compute = field::identifier(word);
                 }
             }
@@ -324,11 +320,16 @@ fn reading<T>(slot: &mut Reading<T>, value: Reading<T>, is_first: bool) -> bool 
 /// of the whole device, `15; Tile 0: 7`.
 fn present(value: &str) -> &str {
     let value = value.split(';').next().unwrap_or(value).trim();
-    if value.starts_with("N/A") { "N/A" } else { value }
+    match value {
+        _ if value.starts_with("N/A") || value == "Unsupported" => "N/A",
+        // Each part of a device has its own value.
+        _ if value.starts_with("Tile ") => "",
+        _ => value,
+    }
 }
 
 /// Parses memory; `unit` ends a number without a unit.
-pub(super) fn mib(value: &str, unit: &str) -> Reading<u64> {
+fn mib(value: &str, unit: &str) -> Reading<u64> {
     let value = present(value);
     if value.ends_with(|c: char| c.is_ascii_digit()) && !unit.is_empty() {
         field::mib(&format!("{value}{unit}"))

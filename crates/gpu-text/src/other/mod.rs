@@ -49,7 +49,7 @@ pub(crate) fn is_start<'a>(line: &str, following: impl Iterator<Item = &'a str> 
         lines::tree_device(line).is_some() && below.starts_with("    ") && below.contains(':')
     };
     TITLES.iter().any(|(title, _)| line.contains(title))
-        || lines::rocm_device(line).is_some()
+        || lines::rocm_device(line).is_some_and(|(_, _, value)| !value.is_empty())
         || is_tree()
         || lines::radeontop_values(line).is_some()
         || Header::of(line).is_some()
@@ -60,7 +60,7 @@ pub(crate) fn is_start<'a>(line: &str, following: impl Iterator<Item = &'a str> 
 pub(crate) fn is_json_within(text: &str) -> bool {
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
-        if json::tool(line, lines.clone()).is_some() {
+        if json::tool(line.trim(), lines.clone()).is_some() {
             return true;
         }
     }
@@ -79,9 +79,10 @@ pub(crate) fn parse(text: &Text) -> Document {
         if line.trim().is_empty() {
             continue;
         }
-        let at = line.as_ptr() as usize - text.as_str().as_ptr() as usize;
+        let json_line = line.trim_start();
+        let at = json_line.as_ptr() as usize - text.as_str().as_ptr() as usize;
         if json.is_none()
-            && let Some(tool) = json::tool(line, lines.clone().map(|(_, line)| line))
+            && let Some(tool) = json::tool(json_line, lines.clone().map(|(_, line)| line))
         {
             let (read, is_cut) =
                 json::read(text.as_str().get(at..).unwrap_or_default(), &mut listing);
@@ -89,7 +90,7 @@ pub(crate) fn parse(text: &Text) -> Document {
             json = Some((at + read, is_cut));
         }
         match &mut json {
-            Some((end, _)) if at + line.trim_end().len() <= *end => {}
+            Some((end, _)) if at + json_line.trim_end().len() <= *end => {}
             Some((_, is_cut)) if *is_cut => {
                 *is_cut = false;
                 listing.unread(number, line, "incomplete JSON");

@@ -37,11 +37,18 @@ pub(super) fn adapted(documents: &[Document]) -> Cow<'_, [Document]> {
         first += own.last().map_or(0, |last| last.saturating_add(1));
         start
     });
+    let of_amd = documents.iter().filter(|document| vendor(document) == 1);
+    let all_parts: BTreeSet<u32> = of_amd.flat_map(|document| parts(&document.gpus)).collect();
     let mut adapted = documents.to_vec();
     for document in adapted.iter_mut().filter(|document| document.tool.is_some()) {
         let vendor = vendor(document);
+        let is_part = |index: u32| vendor == 1 && all_parts.contains(&index);
         forget_shared(&mut document.gpus);
-        forget_chip_memory(&mut document.gpus);
+        // The tools print the memory in use of the chip for the first part or for each part, so it is
+        // not the memory of the processes on that part.
+        for gpu in document.gpus.iter_mut().filter(|gpu| gpu.index.is_some_and(is_part)) {
+            gpu.memory_used_mib = Err(Absent::NotSupported);
+        }
         place_processes(document, &indexes[vendor]);
         shift(document, firsts[vendor]);
     }
@@ -69,21 +76,19 @@ fn forget_shared(gpus: &mut [Gpu]) {
     }
 }
 
-/// Removes the memory in use of devices that are parts of a chip: the tools print that of the chip
-/// for the first part or for each, so it is not the memory of the processes on that part.
-fn forget_chip_memory(gpus: &mut [Gpu]) {
+/// Returns the devices that are parts of a chip: all in another mode than SPX; without a mode, a
+/// device with a number above 0, and the one before it.
+fn parts(gpus: &[Gpu]) -> impl Iterator<Item = u32> {
     let is_part = |gpu: &Gpu| match &gpu.partition {
         Some(PartitionMode { compute: Some(mode), .. }) => mode != "SPX",
         Some(PartitionMode { id: Some(id), .. }) => *id > 0,
         _ => false,
     };
-    let parts: Vec<bool> = gpus.iter().map(is_part).collect();
-    for (at, gpu) in gpus.iter_mut().enumerate() {
-        let precedes = parts.get(at + 1) == Some(&true) && gpu.partition.is_some();
-        if parts.get(at) == Some(&true) || precedes {
-            gpu.memory_used_mib = Err(Absent::NotSupported);
-        }
-    }
+    let next = gpus.iter().skip(1).map(Some).chain([None]);
+    gpus.iter().zip(next).filter_map(move |(gpu, next)| {
+        let is_first = gpu.partition.is_some() && next.is_some_and(is_part);
+        gpu.index.filter(|_| is_part(gpu) || is_first)
+    })
 }
 
 /// Attributes processes without a device; `indexes` has the devices of the vendor.

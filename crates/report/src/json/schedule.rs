@@ -1,7 +1,7 @@
 //! `gpuws place graph --schedule --json`.
 
 use super::Version;
-use crate::wording::place::short_names;
+use crate::wording::short_names;
 use gpu_graph::Graph;
 use gpu_graph::cost::{Choice, Cluster, Schedule};
 use serde::Serialize;

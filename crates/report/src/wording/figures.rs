@@ -122,6 +122,21 @@ pub fn path_word(path: &Path) -> String {
     shell_word(&if is_option { format!("./{path}") } else { path.into_owned() })
 }
 
+/// Returns the names of devices as a table shows them: `GPU:0` if all belong to one process, or
+/// else the full names.
+pub fn short_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a str> {
+    // Version 0 of TensorFlow has `/gpu:0` in place of `/device:GPU:0`.
+    let split = |name: &'a str| name.rsplit_once("/device:").or_else(|| name.rsplit_once('/'));
+    let parts = names.clone().map(split);
+    let mut processes = parts.clone().map(|parts| parts.map(|(process, _)| process));
+    let first = processes.next().flatten();
+    if first.is_some() && processes.all(|process| process == first) {
+        parts.map(|parts| parts.map_or("", |(_, short)| short)).collect()
+    } else {
+        names.collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,5 +164,18 @@ mod tests {
         let now = Timestamp(1_795_223_083_000);
         assert_eq!(started(Timestamp(now.0 - 60_000), now), "01:03 UTC");
         assert_eq!(started(Timestamp(0), now), "1970-01-01");
+    }
+
+    #[test]
+    fn devices_of_several_processes_keep_their_full_names() {
+        let name = |task, device| format!("/job:a/replica:0/task:{task}/device:{device}");
+        let shown = |names: &[String]| -> Vec<String> {
+            short_names(names.iter().map(String::as_str)).into_iter().map(str::to_owned).collect()
+        };
+        assert_eq!(shown(&[name(0, "CPU:0"), name(0, "GPU:0")]), ["CPU:0", "GPU:0"]);
+        let two = [name(0, "GPU:0"), name(1, "GPU:0")];
+        assert_eq!(shown(&two), two);
+        assert_eq!(shown(&["odd".to_owned()]), ["odd"]);
+        assert_eq!(shown(&[]), [""; 0]);
     }
 }

@@ -18,8 +18,8 @@ pub mod run;
 
 use figures::grouped;
 pub use figures::{
-    age, count, findings_at_least, free, memory, path_word, possible, process, shell_word, size,
-    started, used_of,
+    age, count, findings_at_least, free, memory, path_word, possible, process, shell_word,
+    short_names, size, started, used_of,
 };
 
 use gpu_core::{

@@ -3,8 +3,8 @@
 //! A text shows an effect more often than its cause. If it does not give the cause, the meaning
 //! says so, and the first step finds the cause.
 
-use super::place::short_names;
 use super::reap::Paragraph;
+use super::short_names;
 use super::{FUSER, KERNEL_LOG};
 use crate::fault::{brief, remedy};
 use crate::text::{Line, flowed};

@@ -21,7 +21,8 @@ impl Supervisors for Played {
         let token = ActToken::user_confirmed();
         let path = Path::new("/proc/50/fd/9");
         let ports = self.world.ports();
-        let report = supervise(order, path, &ports, &self.world, &token, |_| None, &mut || self.stop)?;
+        let report =
+            supervise(order, path, &ports, &self.world, &token, |_| None, &mut || self.stop)?;
         let sent = Sent { complete: true, report, result: self.result.clone(), cut: false };
         Ok(Box::new(Ended(Some(sent), Arc::default())))
     }

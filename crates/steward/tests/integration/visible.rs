@@ -15,8 +15,12 @@ use std::time::Duration;
 /// The vendor's grammar: `none`, or indexes and keys separated by `+`.
 struct Acme;
 
-const ACME: Visibility =
-    Visibility { variable: "ACME_DEVICES", order: None, isolates_partitions: false };
+const ACME: Visibility = Visibility {
+    vendor: "acme",
+    variable: "ACME_DEVICES",
+    order: None,
+    isolates_partitions: false,
+};
 
 impl Grammar for Acme {
     fn visibility(&self) -> Visibility {
@@ -70,9 +74,9 @@ fn context(world: &World) -> ClaimContext {
 
 /// Takes a claim on these devices.
 fn granted(world: &World, devices: &[u32]) -> LeaseEntry {
-    let among = devices.iter().map(|index| uuid(*index)).collect();
+    let required = devices.iter().map(|index| uuid(*index)).collect();
     let request = Request {
-        claim: Claim { among, ..Claim::whole(devices.len() as u32) },
+        claim: Claim { required, ..Claim::whole(devices.len() as u32) },
         wait: Wait::No,
         pace: Duration::from_millis(100),
         needs_topology: false,
@@ -109,6 +113,34 @@ fn run_sets_variables_of_every_vendor() {
     }
     let none = variables(BOTH, &lease("none", 1, SELF, &[]), Form::Uuid).unwrap();
     assert_eq!((&*none[0], &*none[2]), ("CUDA_VISIBLE_DEVICES=", "ACME_DEVICES=none"));
+}
+
+#[test]
+fn claim_gets_devices_of_one_vendor_unless_it_requires_others() {
+    let offered = |world: &World, claim: &Claim| -> Vec<u32> {
+        let surroundings = ClaimSurroundings { parent: None, leases: &[], waiting: &[] };
+        let offers = offers(&context(world), claim, surroundings);
+        offers.into_iter().map(|offer| offer.id.index).collect()
+    };
+    let some = |devices: &[u32]| devices.iter().map(|index| uuid(*index)).collect::<Vec<_>>();
+    let whole = Claim::whole(1);
+    let acme = || Some("acme".to_owned());
+    for (claim, devices) in [
+        (whole.clone(), &[0, 2][..]),
+        (Claim { vendor: acme(), ..whole.clone() }, &[1, 3]),
+        (Claim { vendor: Some("other".to_owned()), ..whole.clone() }, &[]),
+        (Claim { among: some(&[3, 2]), ..whole.clone() }, &[0, 2]),
+        (Claim { among: some(&[3]), ..whole.clone() }, &[1, 3]),
+        (Claim { except: some(&[0, 2]), ..whole.clone() }, &[1, 3]),
+        (Claim { required: some(&[3]), ..whole.clone() }, &[1, 3]),
+        (Claim { required: some(&[1, 2]), ..Claim::whole(2) }, &[1, 2, 3]),
+        (Claim { required: some(&[1]), vendor: acme(), ..whole.clone() }, &[1, 3]),
+    ] {
+        assert_eq!(offered(&mixed(), &claim), devices, "{claim:?}");
+    }
+    let world = mixed();
+    world.state().devices[0].visibility = UNLISTED;
+    assert_eq!(offered(&world, &whole), [1, 3], "no variable shows device 0 to a program");
 }
 
 #[test]

@@ -101,9 +101,10 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         Err(NotGranted::Stopped) => return Ok(signals.end()),
         Err(why) => return Err(failure(&prepared, why)),
     };
-    let mut variables = grant.environment(args.request.visible.into(), &gpu_machine::own_variable)?;
+    let mut variables =
+        grant.environment(args.request.visible.into(), &gpu_machine::own_variable)?;
     let names = match args.format {
-        ClaimFormat::Cdi => cdi_names(&grant.entry)?,
+        ClaimFormat::Cdi => cdi_names(&grant.entry, &grant.context.snapshot.devices)?,
         ClaimFormat::Shell => Vec::new(),
     };
     if let Some(advice) = bounds(args, &grant) {

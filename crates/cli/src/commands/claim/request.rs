@@ -38,6 +38,7 @@ pub(crate) fn request(
         share: args.mem.map_or(Share::Whole, Share::Memory),
         free_memory: args.min_free,
         compute_capability: args.capability,
+        vendor: args.vendor.clone(),
         accept_used: args.accept_used,
         ..Claim::whole(args.count)
     };

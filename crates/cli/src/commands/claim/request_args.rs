@@ -36,6 +36,9 @@ pub(crate) struct RequestArgs {
     /// Minimum compute capability.
     #[arg(long, value_name = "MAJOR.MINOR", value_parser = capability)]
     pub(crate) capability: Option<(u32, u32)>,
+    /// Vendor of the GPUs. By default that of the first GPU: a claim gets GPUs of one vendor.
+    #[arg(long, value_name = "NAME", value_parser = ["nvidia", "amd", "intel"])]
+    pub(crate) vendor: Option<String>,
     /// Fail if the GPU topology is unknown; by default it is used when available.
     #[arg(long)]
     pub(crate) topology: bool,
@@ -91,6 +94,7 @@ impl RequestArgs {
             ("--with", list(&self.required)),
             ("--min-free", self.min_free.map(Bytes::exact)),
             ("--capability", self.capability.map(|(major, minor)| format!("{major}.{minor}"))),
+            ("--vendor", self.vendor.clone()),
             ("--visible", (self.visible == Visible::Index).then(|| "index".to_owned())),
             ("--claims", self.claims.as_ref().map(|path| path.to_string_lossy().into_owned())),
         ] {
@@ -146,7 +150,7 @@ mod tests {
             <Read as clap::Parser>::parse_from(std::iter::once("x").chain(line.split_whitespace()))
         };
         let line = " -n 2 --mem 6GiB --gpu 0,4,04:00.0 --not 1 --with 2,3 --min-free 500MiB \
-                    --capability 8.0 --timeout 0.25s --visible index --claims '/tmp/a+b' \
+                    --capability 8.0 --vendor amd --timeout 0.25s --visible index --claims '/tmp/a+b' \
                     --topology --accept-used --mig";
         let again = read(line).request.again();
         assert_eq!(read(&again).request.again(), again);

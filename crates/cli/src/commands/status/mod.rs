@@ -83,7 +83,10 @@ pub(crate) fn run(
         let mut view = View::of(&whole, &snapshot, &diagnosis, leased, &user);
         view.filter = filter.clone();
         (view.columns, view.before) = (args.columns.as_ref(), before.as_ref());
-        (view.seen, view.has_titles) = (gpu_machine::seen(&whole.devices), !global.quiet);
+        // The environment is of this machine.
+        let seen = || gpu_machine::seen(&whole.devices);
+        view.seen = whole.origin.permits_actions().then(seen).flatten();
+        view.has_titles = !global.quiet;
         match (args.details, global.json) {
             (_, true) if once => screen.json(&view.json(args.details))?,
             (_, true) => screen.json_line(&view.json(args.details))?,

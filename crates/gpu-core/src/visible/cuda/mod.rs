@@ -29,8 +29,12 @@ pub const PCI_ORDER: &str = "PCI_BUS_ID";
 
 /// How CUDA programs see devices. One partition excludes all other devices: NVIDIA's guide to MIG,
 /// on CUDA device enumeration.
-pub const CUDA: Visibility =
-    Visibility { variable: VISIBLE, order: Some((ORDER, PCI_ORDER)), isolates_partitions: true };
+pub const CUDA: Visibility = Visibility {
+    vendor: "nvidia",
+    variable: VISIBLE,
+    order: Some((ORDER, PCI_ORDER)),
+    isolates_partitions: true,
+};
 
 /// CUDA's variable. It also applies to devices from a source that states none, such as pasted text.
 impl Default for Visibility {

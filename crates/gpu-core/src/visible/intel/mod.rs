@@ -6,7 +6,8 @@
 //! compute-runtime and of intel/llvm's `EnvironmentVariables.md`.
 //!
 //! Programs count cards or tiles, by [`HIERARCHY`]. The tiles of a card are its
-//! [partitions](DeviceState::partitions). What is written counts cards, so it holds even if the tiles
+//! [partitions](DeviceState::partitions). A backend has to number Intel's devices in the order of
+//! their PCI addresses. What is written counts cards, so it holds even if the tiles
 //! of a card are not known.
 
 mod selector;
@@ -39,8 +40,12 @@ pub const SELECTOR: &str = "ONEAPI_DEVICE_SELECTOR";
 const NONE: &str = "4294967295";
 
 /// How programs on Level Zero see devices.
-pub const LEVEL_ZERO: Visibility =
-    Visibility { variable: VISIBLE, order: Some(ORDER), isolates_partitions: false };
+pub const LEVEL_ZERO: Visibility = Visibility {
+    vendor: "intel",
+    variable: VISIBLE,
+    order: Some(ORDER),
+    isolates_partitions: false,
+};
 
 /// The grammar of Intel's variables.
 #[derive(Clone, Copy, Debug)]
@@ -65,17 +70,16 @@ impl Grammar for LevelZero {
     /// Writes numbers in any form; those of cards, and `card.tile` for a tile. Programs see the
     /// devices in the order of their addresses.
     fn write(&self, keys: &[DeviceUuid], _: Form, devices: &[DeviceState]) -> Result<String> {
-        let parts = parts(devices);
-        positions(keys, &parts)?;
+        positions(keys, &parts(devices))?;
         let entry = |key: &DeviceUuid| {
-            if let Some(card) = devices.iter().position(|device| device.id().has_key(key)) {
-                return Some(card.to_string());
-            }
-            let is_it =
-                |part: &&Part<'_>| part.named.as_ref().is_some_and(|named| named.uuid == *key);
-            let Part { device, number, .. } = parts.iter().find(is_it)?;
-            let card = devices.iter().position(|other| std::ptr::eq(other, *device))?;
-            Some(format!("{card}.{}", (*number)?))
+            devices.iter().enumerate().find_map(|(card, device)| {
+                if device.id().has_key(key) {
+                    return Some(card.to_string());
+                }
+                let mut tiles = device.partitions.iter().flatten();
+                let tile = tiles.position(|tile| tile.uuid.as_ref() == Ok(key))?;
+                Some(format!("{card}.{tile}"))
+            })
         };
         let entries: Vec<String> = keys.iter().filter_map(entry).collect();
         Ok(if entries.is_empty() { NONE.to_owned() } else { entries.join(",") })
@@ -92,32 +96,23 @@ impl Grammar for LevelZero {
     ) -> Vec<GivenList> {
         let devices = devices_of(LEVEL_ZERO, machine);
         let set = |name| variable(name).filter(|value| !value.is_empty());
-        let [mask, selector] = [VISIBLE, SELECTOR].map(set);
-        if devices.is_empty() || (mask.is_none() && selector.is_none()) {
-            return Vec::new();
-        }
-        let numbered =
-            Numbered::new(&devices, variable(ORDER.0).as_deref(), variable(HIERARCHY).as_deref());
-        let numbered = match numbered {
-            Ok(numbered) => numbered,
-            Err(error) => {
-                let (variable, value) = match (mask, selector) {
-                    (Some(mask), _) => (VISIBLE, mask),
-                    (None, selector) => (SELECTOR, selector.unwrap_or_default()),
-                };
-                return vec![GivenList { variable, value, resolved: Err(error) }];
-            }
-        };
+        let (mask, selector) = (set(VISIBLE), set(SELECTOR));
         let mut lists = Vec::new();
-        let mut visible = Choice::all(&numbered);
-        if let Some(value) = mask {
-            visible = numbered.masked(&value);
-            let resolved = Ok(numbered.resolved(visible.clone()));
+        if devices.is_empty() {
+            return lists;
+        }
+        let (order, hierarchy) = (variable(ORDER.0), variable(HIERARCHY));
+        let numbered = || Numbered::new(&devices, order.as_deref(), hierarchy.as_deref());
+        let masked = |numbered: &Numbered<'_>| numbered.masked(mask.as_deref().unwrap_or_default());
+        if let Some(value) = mask.clone() {
+            let resolved = numbered().map(|numbered| numbered.resolved(masked(&numbered)));
             lists.push(GivenList { variable: VISIBLE, value, resolved });
         }
         if let Some(value) = selector {
-            let selected = selector::select(&value, &numbered.roots(&visible.tiles));
-            let resolved = selected.map(|selected| numbered.resolved(selected));
+            let resolved = numbered().and_then(|numbered| {
+                let roots = numbered.roots(&masked(&numbered).tiles);
+                Ok(numbered.resolved(selector::select(&value, &roots)?))
+            });
             lists.push(GivenList { variable: SELECTOR, value, resolved });
         }
         lists
@@ -143,17 +138,12 @@ impl Grammar for LevelZero {
 }
 
 /// Tiles that a list names, by position, and the entry at which a program fails.
-#[derive(Clone)]
 struct Choice {
     tiles: Vec<usize>,
     failed_at: Option<String>,
 }
 
 impl Choice {
-    fn all(numbered: &Numbered<'_>) -> Self {
-        Choice { tiles: (0..numbered.parts.len()).collect(), failed_at: None }
-    }
-
     /// A program that fails sees nothing.
     fn failed(at: &str) -> Self {
         /// How much of an entry is kept.
@@ -180,9 +170,10 @@ impl<'a> Numbered<'a> {
         hierarchy: Option<&str>,
     ) -> Result<Self> {
         let parts = parts(devices);
+        let mut tiles = 0..parts.len();
         let of = |device: &DeviceState| {
-            let is_its = |at: &usize| std::ptr::eq(parts[*at].device, device);
-            (0..parts.len()).filter(is_its).collect::<Vec<_>>()
+            let count = device.partitions.iter().flatten().count().max(1);
+            tiles.by_ref().take(count).collect()
         };
         let mut cards: Vec<Vec<usize>> = devices.iter().map(of).collect();
         let by_address = order.and_then(number).is_some_and(|(number, _)| number != 0);
@@ -219,11 +210,11 @@ impl<'a> Numbered<'a> {
     /// Reads [`VISIBLE`]. A number that no device has names none. A program fails at a text that is
     /// no number.
     fn masked(&self, value: &str) -> Choice {
-        let all = Choice::all(self);
+        let all: Vec<usize> = (0..self.parts.len()).collect();
         if value.is_empty() || value == "default" {
-            return all;
+            return Choice { tiles: all, failed_at: None };
         }
-        let roots = self.roots(&all.tiles);
+        let roots = self.roots(&all);
         let mut tiles = Vec::new();
         for entry in value.split(',') {
             let mut numbers = entry.splitn(4, '.').map(|text| match text.trim_ascii_start() {
@@ -242,8 +233,7 @@ impl<'a> Numbered<'a> {
                 _ => {}
             }
         }
-        let in_order = all.tiles.into_iter().filter(|tile| tiles.contains(tile)).collect();
-        Choice { tiles: in_order, failed_at: None }
+        Choice { tiles, failed_at: None }
     }
 
     /// Returns the devices, in the order of programs: cards, or tiles where programs count these or

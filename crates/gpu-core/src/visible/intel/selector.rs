@@ -31,24 +31,19 @@ enum Devices {
 pub(super) fn select(value: &str, roots: &[Vec<usize>]) -> Result<Choice> {
     let value = value.to_ascii_lowercase();
     let mut terms: Vec<Term<'_>> = Vec::new();
+    let (mut accepts, mut discards) = (false, false);
     for filter in value.split(';').filter(|filter| !filter.is_empty()) {
-        match parse(filter) {
-            // A program fails at a filter that accepts after one that discards.
-            Some(parsed)
-                if parsed.iter().all(|term| term.is_discard)
-                    || !terms.iter().any(|term| term.is_discard) =>
-            {
-                terms.extend(parsed);
-            }
-            _ => return Ok(Choice::failed(filter)),
-        }
+        let is_discard = filter.starts_with('!');
+        // A program fails at a filter that accepts after one that discards.
+        let Some(parsed) = parse(filter).filter(|_| is_discard || !discards) else {
+            return Ok(Choice::failed(filter));
+        };
+        (accepts, discards) = (accepts || !is_discard, discards || is_discard);
+        terms.extend(parsed);
     }
     let mut tiles: Vec<usize> = Vec::new();
     for backend in [LEVEL_ZERO, OPENCL] {
-        let mut seen: Vec<usize> = match terms.iter().all(|term| term.is_discard) {
-            true => roots.concat(),
-            false => Vec::new(),
-        };
+        let mut seen = if accepts { Vec::new() } else { roots.concat() };
         for term in terms.iter().filter(|term| ["*", backend].contains(&term.backend)) {
             let named = match term.devices {
                 Devices::Others => continue,

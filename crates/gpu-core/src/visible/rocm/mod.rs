@@ -38,7 +38,7 @@ const MAX_ENTRIES: usize = 1024;
 
 /// How ROCm programs see devices.
 pub const ROCM: Visibility =
-    Visibility { variable: VISIBLE, order: None, isolates_partitions: false };
+    Visibility { vendor: "amd", variable: VISIBLE, order: None, isolates_partitions: false };
 
 /// The grammar of AMD's variables.
 #[derive(Clone, Copy, Debug)]

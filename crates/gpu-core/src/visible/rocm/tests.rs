@@ -1,6 +1,7 @@
 //! Lists as ROCm reads them, and back, against a model of its rules.
 
 use super::*;
+use crate::visible::Seen;
 use crate::visible::fixture::{described, device, key, value};
 use proptest::prelude::*;
 
@@ -77,6 +78,21 @@ fn lists_of_amd_compose() {
     machine.insert(0, device(0, cuda::CUDA, Some("GPU-c"), 0));
     assert!(lists(&machine, &[(cuda::VISIBLE, "0")]).is_empty(), "NVIDIA's list");
     assert!(lists(&machine[..1], &[(VISIBLE, "0")]).is_empty(), "no device of AMD");
+}
+
+#[test]
+fn devices_of_several_partitions_are_seen_once() {
+    let mut machine = machine();
+    machine.insert(0, device(0, cuda::CUDA, Some("GPU-c"), 0));
+    for (index, device) in (0..).zip(&mut machine) {
+        device.info.id.index = index;
+    }
+    let seen =
+        |set: &[(&str, &str)]| Seen::of(&[&cuda::Cuda, &Rocm], &|name| value(set, name), &machine);
+    let read = seen(&[(VISIBLE, "4,0,3"), (HIP, "0,2")]);
+    let lists: Vec<_> = read.lists.into_iter().map(|list| list.devices.unwrap()).collect();
+    assert_eq!((lists, read.devices), (vec![vec![4, 1], vec![4]], Some(vec![0, 4])));
+    assert_eq!(seen(&[]).devices, Some(vec![0, 1, 2, 3, 4]));
 }
 
 #[test]

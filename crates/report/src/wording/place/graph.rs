@@ -1,7 +1,7 @@
 //! Text about placed graphs.
 
-use super::short_names;
 use crate::text::{Align, Line, Table, flowed};
+use crate::wording::short_names;
 use gpu_graph::placer::Placement;
 use gpu_graph::{DeviceSet, Graph};
 

@@ -33,21 +33,6 @@ pub struct Again<'a> {
     pub is_here: bool,
 }
 
-/// Returns the names of devices as a table shows them: `GPU:0` if all belong to one process, or
-/// else the full names.
-pub fn short_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a str> {
-    // Version 0 of TensorFlow has `/gpu:0` in place of `/device:GPU:0`.
-    let split = |name: &'a str| name.rsplit_once("/device:").or_else(|| name.rsplit_once('/'));
-    let parts = names.clone().map(split);
-    let mut processes = parts.clone().map(|parts| parts.map(|(process, _)| process));
-    let first = processes.next().flatten();
-    if first.is_some() && processes.all(|process| process == first) {
-        parts.map(|parts| parts.map_or("", |(_, short)| short)).collect()
-    } else {
-        names.collect()
-    }
-}
-
 /// Returns why a model does not fit: the required memory, and where memory is missing.
 pub fn lacking(question: &Question<'_>, first: &Answer) -> String {
     let gpus = || question.rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
@@ -302,7 +287,7 @@ pub fn next(
 
 #[cfg(test)]
 mod tests {
-    use super::{loaded, short_names};
+    use super::loaded;
     use gpu_model::read::Format;
     use std::path::Path;
 
@@ -317,18 +302,5 @@ mod tests {
         ] {
             assert_eq!(loaded(Path::new(path), format), Path::new(expected), "{path}");
         }
-    }
-
-    #[test]
-    fn devices_of_several_processes_keep_their_full_names() {
-        let name = |task, device| format!("/job:a/replica:0/task:{task}/device:{device}");
-        let shown = |names: &[String]| -> Vec<String> {
-            short_names(names.iter().map(String::as_str)).into_iter().map(str::to_owned).collect()
-        };
-        assert_eq!(shown(&[name(0, "CPU:0"), name(0, "GPU:0")]), ["CPU:0", "GPU:0"]);
-        let two = [name(0, "GPU:0"), name(1, "GPU:0")];
-        assert_eq!(shown(&two), two);
-        assert_eq!(shown(&["odd".to_owned()]), ["odd"]);
-        assert_eq!(shown(&[]), [""; 0]);
     }
 }

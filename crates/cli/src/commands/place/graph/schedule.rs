@@ -14,7 +14,7 @@ use gpu_graph::cost::{Cluster, Estimates, Schedule, estimate, list_schedule};
 use gpu_graph::{Graph, Registry};
 use gpu_report::json::ScheduledGraph;
 use gpu_report::json::schedule::{Processor, explained};
-use gpu_report::wording::place::short_names;
+use gpu_report::wording::short_names;
 
 pub(super) fn run(
     args: &PlaceGraphArgs,
