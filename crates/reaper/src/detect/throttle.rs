@@ -32,8 +32,11 @@ fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Findin
         evidence.push(Evidence::new(sign, text));
     }
     let agrees = hot && heat.is_some_and(|(temperature, limit)| temperature >= limit);
+    // The firmware of some GPUs of AMD sets the bit of a cool chip: an RX 7600S does at 54 °C.
+    let is_cool = hot && !agrees && heat.is_some() && device.lists_clients();
     let confidence = match (lasting.is_long(), agrees) {
         (true, true) => Confidence::High,
+        _ if is_cool => Confidence::Possible,
         (true, false) | (false, true) => Confidence::Likely,
         (false, false) => Confidence::Possible,
     };

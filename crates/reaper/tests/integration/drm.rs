@@ -171,3 +171,27 @@ fn hive_is_reset_together() {
     let linked = gpu_reaper::reset::Linked::of(&topology, &devices, 0);
     assert_eq!((linked.peers, linked.whole, linked.xgmi), (vec![1], true, true));
 }
+
+#[test]
+fn heat_of_cool_chip_is_only_possible() {
+    let of = |celsius: i32, namespace| {
+        let mut device = busy(device(0, 30, 16_280), 90);
+        device.info.pid_namespace = namespace;
+        device.sample.as_mut().unwrap().temperature = Ok(Celsius(celsius));
+        let throttle = Ok(ThrottleReasons::HARDWARE_THERMAL);
+        device.details = Ok(DeviceDetails {
+            activity: Some(Activity { throttle, ..Activity::default() }),
+            thermal: Some(Thermal { slowdown: Ok(Celsius(100)), ..Thermal::default() }),
+            ..DeviceDetails::default()
+        });
+        let at = |seconds: u64| Snapshot {
+            taken_at: Timestamp(NOW + seconds * 1_000),
+            ..snapshot_of(vec![device.clone()], vec![], vec![])
+        };
+        let found = found(&[at(0), at(10), at(20)]);
+        found.into_iter().find(|(kind, _)| *kind == FindingKind::Throttled).unwrap().1
+    };
+    assert_eq!(of(54, PidNamespace::Caller), Confidence::Possible);
+    assert_eq!(of(100, PidNamespace::Caller), Confidence::High);
+    assert_eq!(of(54, PidNamespace::Initial), Confidence::Likely);
+}

@@ -291,9 +291,10 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             format!("sudo lspci -vv -s {bus} | grep -e LnkCap -e LnkSta"),
             "check the seat of the card, the riser and the slot",
         ),
-        Advice::ReadSensors => {
-            ("sensors".to_owned(), "of lm-sensors; check the fans, the airflow and the power cables")
-        }
+        Advice::ReadSensors => (
+            "sensors".to_owned(),
+            "of lm-sensors; check the fans, the airflow and the power cables",
+        ),
         Advice::CheckNvLinks(index) => (
             format!("nvidia-smi nvlink -s -i {index}"),
             "shows its links; check the bridge or the baseboard",

@@ -60,7 +60,7 @@ pub fn notes(check: &Check<'_>) -> impl Iterator<Item = String> {
     let of_kernel = "the kernel resets the PCI device, which not every driver notices: if the GPU \
                      does not work afterwards, load its driver again, or reboot";
     let notes = [(asks, reboot), (check.device.lists_clients(), of_kernel)];
-    let notes = notes.into_iter().filter_map(|(holds, note)| holds.then(|| note.to_owned()));
+    let notes = notes.into_iter().filter(|(holds, _)| *holds).map(|(_, note)| note.to_owned());
     cost(check).into_iter().chain(notes)
 }
 
