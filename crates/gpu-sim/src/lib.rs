@@ -53,6 +53,7 @@ mod events;
 mod external_process;
 mod faults;
 mod file;
+mod holding;
 mod host;
 mod import;
 mod journal;

@@ -4,13 +4,12 @@
 //! form. The engine runs it; nothing here changes by itself.
 
 use crate::cards::Cards;
+pub use crate::holding::{ClientUse, Holding, device_file};
 use gpu_core::{
-    Absent, Bytes, Celsius, DeviceDetails, DeviceEventKind, DeviceFile, DeviceInfo,
-    DeviceProcessKind, Driver, DriverMessage, Fault, FileId, FileRole, HeldFile, MemoryKind,
-    Milliwatts, Partition, Pid, ProcessInfo, ProcessState, Reading, Timestamp, Topology,
-    Unreadable,
+    Absent, Bytes, Celsius, DeviceDetails, DeviceEventKind, DeviceFile, DeviceInfo, Driver,
+    DriverMessage, Fault, HeldFile, MemoryKind, Milliwatts, Partition, Pid, ProcessInfo,
+    ProcessState, Reading, Timestamp, Topology, Unreadable,
 };
-use gpu_nvidia_driver::MAJOR;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -150,41 +149,6 @@ pub struct Process {
     pub respawns: Option<Duration>,
 }
 
-/// Memory of one device that a process has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holding {
-    /// The device, by index; those of cards are above those of NVML.
-    pub device: u32,
-    /// The amount.
-    pub memory: Bytes,
-    /// Its kind in NVML's list; `None` if it is not listed.
-    pub listed: Option<DeviceProcessKind>,
-    /// Why NVML does not report the amount, if it does not.
-    pub memory_untold: Option<Absent>,
-    /// The share of the device's time that its kernels take, in percent.
-    pub load: u8,
-    /// Why NVML does not report that share per process, if it does not.
-    pub load_untold: Option<Absent>,
-    /// MIG GPU instance.
-    pub gpu_instance: Option<u32>,
-    /// MIG compute instance.
-    pub compute_instance: Option<u32>,
-    /// How the driver of a card counts it; `None` on an NVIDIA device.
-    pub client: Option<ClientUse>,
-}
-
-/// What else a client uses of a card (`fdinfo` of DRM drivers).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClientUse {
-    /// Memory of the host that the card has mapped.
-    pub host: Bytes,
-    /// The number of the client, which processes that share it have in common; `None` for a client
-    /// of its own.
-    pub id: Option<u32>,
-    /// The partition of the card; 0 also if it is not partitioned.
-    pub partition: u32,
-}
-
 /// The reaction of a process to a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaction {
@@ -274,48 +238,9 @@ impl Process {
     }
 }
 
-impl Holding {
-    /// Returns memory that NVML lists as a CUDA context's, without utilisation.
-    pub fn new(device: u32, memory: Bytes) -> Self {
-        Holding {
-            device,
-            memory,
-            listed: Some(DeviceProcessKind::Compute),
-            memory_untold: None,
-            load: 0,
-            load_untold: Some(Absent::NotSupported),
-            gpu_instance: None,
-            compute_instance: None,
-            client: None,
-        }
-    }
-}
-
 /// Returns the paths of the devices' own files and of the two that every driver has.
 pub(crate) fn drivers(devices: &[Device]) -> impl Iterator<Item = String> {
     let gpus = devices.iter().filter_map(|device| device.info.id.minor().ok());
     let gpus = gpus.map(|minor| format!("/dev/nvidia{minor}"));
     gpus.chain(["/dev/nvidiactl", "/dev/nvidia-uvm"].map(str::to_owned))
-}
-
-/// Returns the device file with this path, with the device numbers of Linux: 195 for `nvidia*`, 226
-/// for `dri`, and one of the dynamic majors for the rest.
-pub fn device_file(path: &str) -> DeviceFile {
-    let file = gpu_nvidia_driver::device_file(path, Err(Absent::NotRecorded));
-    let trailing = || {
-        let digits = path.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
-        digits.parse().unwrap_or_default()
-    };
-    let (major, minor) = match file.role {
-        FileRole::Compute => (MAJOR, trailing()),
-        FileRole::Control => (MAJOR, 255),
-        FileRole::Display => (MAJOR, 254),
-        FileRole::Memory => (511, 0),
-        FileRole::Tools => (511, 1),
-        FileRole::Capability => (236, trailing()),
-        FileRole::Render => (226, trailing()),
-        // A minor number has 20 bits. The upper bits of this hash hardly depend on the last byte.
-        FileRole::Other => (240, crate::seed::fnv1a(path.as_bytes()) as u32 & 0xf_ffff),
-    };
-    DeviceFile { id: Ok(FileId::Device { major, minor }), ..file }
 }

@@ -1,6 +1,6 @@
 //! A `[[process]]` of `machine.toml`.
 
-use crate::cards::{self, Cards};
+use crate::cards::{Cards, entry};
 use crate::date::timestamp;
 use crate::device_entry::set;
 use crate::file::{EventEntry, MemoryEntry, ProcessEntry, ReactionEntry};
@@ -172,7 +172,7 @@ fn holding(
     memory: &MemoryEntry,
 ) -> Result<Holding> {
     if let Some(card) = &memory.card {
-        let held = cards::holding(&machine.cards, memory, card);
+        let held = entry::holding(&machine.cards, memory, card);
         return held.map_err(|what| error(source, entry, &what));
     }
     let Some(gpu) = memory.gpu else {

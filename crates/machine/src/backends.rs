@@ -4,12 +4,11 @@
 use crate::MachineError;
 use crate::session_devices::SessionDevices;
 use crate::several::Several;
-use crate::source::roots;
 use gpu_core::{
     DeviceInfo, DriverView, Error, ErrorKind, GpuBackend, Groups, KernelDriver, Origin,
 };
 use gpu_drm::{Drm, Root, Tree};
-use gpu_host::LinuxHost;
+use gpu_host::{LinuxHost, Roots};
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use gpu_sim::live;
 use std::ffi::OsString;
@@ -51,6 +50,11 @@ fn drm(deadline: Duration) -> Option<Drm> {
     let drm = Drm::live(own_files()?).with_deadline(deadline);
     // A failure is reported like a device.
     drm.devices().map_or(true, |devices| !devices.is_empty()).then_some(drm)
+}
+
+/// Returns the file systems that show the processes and devices of this machine.
+pub fn roots() -> Roots {
+    Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
 }
 
 /// Returns NVIDIA's devices as its kernel module lists them.

@@ -39,6 +39,7 @@ mod several;
 mod slurm;
 mod source;
 
+pub use backends::roots;
 pub use error::{Cause, MachineError};
 #[cfg(feature = "export")]
 pub use export::{ExportOptions, ExportedMachine, driver_deadline};
@@ -53,7 +54,7 @@ pub use recorded::Recorded;
 pub use recorder::Recorder;
 pub use requests::{Next, Requests};
 pub use slurm::{SlurmTools, node_name, slurm_devices};
-pub use source::{CLAIMS, LeaseReader, Options, Source, is_in_session, own_variable, roots, seen};
+pub use source::{CLAIMS, LeaseReader, Options, Source, is_in_session, own_variable, seen};
 
 /// Queries NVML or keeps a lease if this process was started for that; otherwise returns `None`.
 /// A process that queries NVML never returns.

@@ -6,7 +6,7 @@ mod leases;
 
 pub use leases::{CLAIMS, LeaseReader};
 
-use crate::backends::{self, Opened, Use};
+use crate::backends::{self, Opened, Use, roots};
 use crate::no_devices::NoDevices;
 #[cfg(feature = "kubernetes")]
 use crate::pods::PodNames;
@@ -62,11 +62,6 @@ const MACHINE_LOGS: &str = "/var/log/gpuws";
 
 /// The file name of the audit log.
 const AUDIT_LOG: &str = "audit.jsonl";
-
-/// Returns the file systems that show the processes and devices of this machine.
-pub fn roots() -> Roots {
-    Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
-}
 
 /// Returns which of these devices of a machine a program sees that is started here, with this
 /// environment; `None` without devices.

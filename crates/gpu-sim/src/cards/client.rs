@@ -1,7 +1,7 @@
 //! The text of a client in `/proc/PID/fdinfo`, as each driver prints it.
 
 use crate::cards::SimulatedCard;
-use crate::machine::Holding;
+use crate::holding::Holding;
 use gpu_core::{Bytes, DeviceProcessKind};
 use gpu_drm::CardDriver;
 use std::fmt::Write;

@@ -4,17 +4,16 @@
 //! serves the files that the kernel would show, and gpu-drm reads them as on a real machine.
 
 mod client;
-mod entry;
+pub(crate) mod entry;
 mod files;
 mod state;
 mod tree;
 
-pub(crate) use entry::holding;
-
-use crate::machine::Holding;
-use crate::machine::device_file;
+use crate::holding::{Holding, device_file};
 use files::Files;
-use gpu_core::{Bytes, DeviceFile, Error, ErrorKind, HeldFile, KernelDriver, PciBusId, Result};
+use gpu_core::{
+    Access, Bytes, DeviceFile, Error, ErrorKind, HeldFile, KernelDriver, PciBusId, Result,
+};
 use gpu_drm::{CardDriver, Tree};
 use std::sync::Arc;
 
@@ -150,8 +149,8 @@ impl Cards {
         let nodes = cards.clone().filter_map(|(holding, card)| card.part(holding)?.path());
         let kfd = cards.into_iter().any(|(holding, card)| card.computes(holding).is_some());
         let kfd = kfd.then(|| KFD.to_owned());
-        let held = |path: String| crate::process_entry::held_file(&path, "F...m");
-        nodes.chain(kfd).filter_map(held).collect()
+        let access = Access::OPEN_FOR_WRITING | Access::MAPPED;
+        nodes.chain(kfd).map(|path| gpu_nvidia_driver::held_file(&path, access)).collect()
     }
 
     /// Returns the card and the number of the partition that a file belongs to.

@@ -1,7 +1,7 @@
 //! The process that keeps a claim.
 
 use super::{HOLDER, PLACEHOLDER, READY, RENEWAL};
-use crate::source::roots;
+use crate::backends::roots;
 use gpu_core::visible::cuda::VISIBLE;
 use gpu_core::{Clock, DeviceUuid, ProcessFault, ProcessKey, ProcessTable};
 #[cfg(feature = "cuda")]

@@ -1,7 +1,8 @@
 //! The location of a machine's leases.
 
-use super::{Source, roots};
+use super::Source;
 use crate::MachineError;
+use crate::backends::roots;
 use gpu_core::{ErrorKind, Observer};
 use gpu_host::{FileLeaseStore, LeaseLocation, PathTrust, SafeGpuFiles, TrustedDir};
 use gpu_sim::live;
