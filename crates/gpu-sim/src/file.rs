@@ -228,6 +228,8 @@ pub(crate) struct MemoryEntry {
     pub(crate) host_mib: Option<u64>,
     pub(crate) partition: Option<u32>,
     pub(crate) client: Option<u32>,
+    #[serde(default)]
+    pub(crate) inherited: bool,
     #[serde(default = "yes")]
     pub(crate) listed: bool,
     #[serde(default = "compute")]

@@ -178,13 +178,10 @@ fn holding(
     let Some(gpu) = memory.gpu else {
         return Err(error(source, entry, "has memory without a 'gpu' or a 'card'; add one"));
     };
-    if memory
-        .host_mib
-        .or(memory.client.map(u64::from))
-        .or(memory.partition.map(u64::from))
-        .is_some()
-    {
-        let what = "has memory on a GPU with a field of cards: 'host_mib', 'client' or 'partition'";
+    let numbers = [memory.host_mib.is_some(), memory.client.is_some(), memory.partition.is_some()];
+    if memory.inherited || numbers.contains(&true) {
+        let what = "has memory on a GPU with a field of cards: 'host_mib', 'client', 'inherited' or \
+                    'partition'";
         return Err(error(source, entry, what));
     }
     let Some(device) = machine.devices.iter().find(|device| device.info.id.index == gpu) else {

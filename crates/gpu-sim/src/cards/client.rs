@@ -68,7 +68,7 @@ fn engines(card: &SimulatedCard, holding: &Holding) -> Vec<&'static str> {
         CardDriver::I915 => ("render", "compute"),
         CardDriver::Xe => ("rcs", "ccs"),
     };
-    let counted = card.computes(holding).is_none();
+    let counted = card.part(holding).is_none_or(|part| part.kfd.is_none());
     match holding.listed {
         Some(Graphics) => vec![graphics],
         Some(Compute) if counted => vec![compute],

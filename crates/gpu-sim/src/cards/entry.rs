@@ -44,6 +44,7 @@ pub(crate) fn holding(cards: &Cards, memory: &MemoryEntry, card: &str) -> Result
             host: Bytes::from_mib(memory.host_mib.unwrap_or(0)),
             id: memory.client,
             partition,
+            inherited: memory.inherited,
         }),
         ..Holding::new(found.index, Bytes::from_mib(memory.mib))
     })
@@ -92,6 +93,11 @@ impl Cards {
     /// # Errors
     /// A client that differs between processes, or a card that uses more memory than it has.
     pub(crate) fn check(&self, processes: &[Process]) -> Result<(), String> {
+        let client = |holding: &Holding| {
+            let client = holding.client.unwrap_or_default();
+            (holding.memory, client.host, client.partition)
+        };
+        let is_same = |a: &Holding, b: &Holding| client(a) == client(b);
         for card in self.iter() {
             let mut shared: BTreeMap<u32, &Holding> = BTreeMap::new();
             let tree: &dyn Tree = &*self.files;
@@ -102,9 +108,7 @@ impl Cards {
                 match holding.client.and_then(|client| client.id) {
                     Some(id) => match shared.insert(id, holding) {
                         None => used += holding.memory,
-                        Some(other)
-                            if (other.memory, other.client) == (holding.memory, holding.client) => {
-                        }
+                        Some(other) if is_same(other, holding) => {}
                         Some(_) => {
                             let what = "has different memory in two processes; write the same 'mib', 'host_mib' and 'partition'";
                             return Err(format!("client {id} of card '{}' {what}", card.address()));

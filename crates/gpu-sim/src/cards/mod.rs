@@ -187,7 +187,8 @@ impl SimulatedCard {
     fn computes(&self, holding: &Holding) -> Option<(u32, u32)> {
         use gpu_core::DeviceProcessKind::{Compute, ComputeAndGraphics};
         let computes = matches!(holding.listed, Some(Compute | ComputeAndGraphics));
-        self.part(holding)?.kfd.filter(|_| computes)
+        let is_own = !holding.client.unwrap_or_default().inherited;
+        self.part(holding)?.kfd.filter(|_| computes && is_own)
     }
 }
 

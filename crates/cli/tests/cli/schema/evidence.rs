@@ -8,7 +8,6 @@ use std::fs;
 
 /// Evidence codes that no shipped machine has; tests of gpu-reaper cover them.
 const NOT_SHIPPED: [&str; 32] = [
-    "below-slowdown-temperature",
     "device-error",
     "driver-unavailable",
     "ecc-mode-pending",
