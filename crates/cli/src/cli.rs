@@ -116,7 +116,7 @@ pub(crate) enum Command {
     /// List the processes that have a file open or mapped.
     #[command(after_help = "Example: gpuws holders /dev/nvidia0 /dev/nvidia-uvm")]
     Holders(HoldersArgs),
-    /// Convert output of nvidia-smi, fuser or lsof to JSON.
+    /// Convert output of nvidia-smi, rocm-smi, amd-smi, xpu-smi, fuser or lsof to JSON.
     #[command(after_help = "Example: nvidia-smi -q | gpuws parse -")]
     Parse(ParseArgs),
     /// Save the state of this machine to a file for --sim, or its history for --replay.

@@ -317,7 +317,7 @@ pub fn take_inventory_with_users(
     groups: Groups,
 ) -> Inventory {
     let mut inventory = take_inventory(backend, host, groups);
-    if inventory.devices.iter().any(needs_holders) {
+    if inventory.devices.iter().any(|device| needs_holders(device) || device.lists_clients()) {
         let files = ask(|| host.device_files());
         let scan = files.and_then(|files| ask(|| host.holders(&files)));
         list_clients(&mut inventory.devices, &scan.map(|scan| scan.holders));

@@ -15,6 +15,7 @@ use gpu_core::{
     GpuBackend, Groups, Inventory, Origin, Partition, PciBusId, PidNamespace, Reading, Result,
     Topology, ask,
 };
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -29,6 +30,10 @@ pub struct Drm {
     origin: Origin,
     /// How long a snapshot may take; `None`: the tree always answers.
     deadline: Option<Duration>,
+    /// What KFD had when the snapshot began that this value takes.
+    snapshot: Option<Arc<Kfd>>,
+    /// The cards that are being read, by index.
+    silent: Arc<Mutex<BTreeSet<u32>>>,
     /// The devices as last listed.
     known: Arc<Mutex<Vec<Device>>>,
     differences: Arc<Differences>,
@@ -38,6 +43,21 @@ pub struct Drm {
 
 /// Writes `1` into the file at a path.
 type Write = dyn Fn(&str) -> Reading<()> + Send + Sync;
+
+/// What KFD has; `None` without it.
+struct Kfd {
+    topology: Option<KfdTopology>,
+    /// `None` also if their PIDs are of another namespace than those of `/proc`.
+    processes: Option<Vec<KfdProcess>>,
+}
+
+impl Kfd {
+    fn read(tree: &dyn Tree) -> Self {
+        let topology = topology(tree).ok();
+        let has_processes = topology.is_some() && shows_initial_pids(tree);
+        Kfd { processes: has_processes.then(|| processes(tree).ok()).flatten(), topology }
+    }
+}
 
 /// A card, and what does not change while it works.
 #[derive(Clone)]
@@ -51,7 +71,16 @@ impl Drm {
     /// Returns the GPUs of a machine, which cannot be reset.
     pub fn new(tree: Arc<dyn Tree>, origin: Origin) -> Self {
         let (known, differences) = (Arc::default(), Arc::default());
-        Drm { tree, origin, deadline: None, known, differences, write: None }
+        Drm {
+            tree,
+            origin,
+            deadline: None,
+            snapshot: None,
+            silent: Arc::default(),
+            known,
+            differences,
+            write: None,
+        }
     }
 
     /// Returns the GPUs of this machine, whose files are below `root`.
@@ -72,8 +101,18 @@ impl Drm {
         Drm { deadline: Some(deadline), ..self }
     }
 
+    /// Returns the indexes of the cards that are being read.
+    fn silent(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn known(&self) -> MutexGuard<'_, Vec<Device>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what KFD has: that of the snapshot, or of now.
+    fn kfd(&self) -> Arc<Kfd> {
+        self.snapshot.clone().unwrap_or_else(|| Arc::new(Kfd::read(&*self.tree)))
     }
 
     fn list(&self) -> Result<Vec<Device>> {
@@ -84,8 +123,9 @@ impl Drm {
                 cards.map_err(|reason| Error::new(reason, "list the cards in /sys/class/drm"))?
             }
         };
-        let kfd = topology(&*self.tree).ok();
-        let cards = in_order(cards, kfd.as_ref());
+        let kfd = self.kfd();
+        let kfd = kfd.topology.as_ref();
+        let cards = in_order(cards, kfd);
         let known = self.known().clone();
         if known.iter().map(|device| &device.card).eq(&cards) {
             return Ok(known);
@@ -95,7 +135,7 @@ impl Drm {
         let device = |(index, (card, name)): (u32, (Card, _))| Device {
             is_integrated: card.is_integrated(&*self.tree),
             info: DeviceInfo {
-                visibility: visibility(&card, kfd.as_ref()),
+                visibility: visibility(&card, kfd),
                 ..info(&*self.tree, &card, index, name)
             },
             card,
@@ -205,10 +245,9 @@ impl GpuBackend for Drm {
     /// # Errors
     /// `NotRequested` without KFD.
     fn processes(&self, id: &DeviceId) -> Result<Vec<DeviceProcess>> {
-        let tree = &*self.tree;
-        let kfd = topology(tree).ok().filter(|_| shows_initial_pids(tree));
-        let nodes = kfd.as_ref().map(|kfd| of_chip(kfd, id.bus)).unwrap_or_default();
-        let Some(processes) = processes(tree).ok().filter(|_| !nodes.is_empty()) else {
+        let kfd = self.kfd();
+        let nodes = kfd.topology.as_ref().map(|kfd| of_chip(kfd, id.bus)).unwrap_or_default();
+        let Some(processes) = kfd.processes.as_ref().filter(|_| !nodes.is_empty()) else {
             let what = "list processes without a search for holders";
             return Err(Error::new(ErrorKind::NotRequested, what));
         };
@@ -223,13 +262,10 @@ impl GpuBackend for Drm {
     }
 
     fn partitions(&self, id: &DeviceId) -> Result<Vec<Partition>> {
-        let bus = id.bus;
-        let Ok(kfd) = topology(&*self.tree) else { return Ok(Vec::new()) };
-        let nodes = of_chip(&kfd, bus);
-        if nodes.len() < 2 {
-            return Ok(Vec::new());
-        }
-        Ok((0..).zip(nodes).map(|(index, node)| partition(index, node)).collect())
+        let kfd = self.kfd();
+        let nodes = kfd.topology.as_ref().map(|kfd| of_chip(kfd, id.bus)).unwrap_or_default();
+        let parts = if nodes.len() < 2 { Vec::new() } else { nodes };
+        Ok((0..).zip(parts).map(|(index, node)| partition(index, node)).collect())
     }
 
     fn details(&self, id: &DeviceId, groups: Groups) -> Result<DeviceDetails> {
@@ -239,7 +275,7 @@ impl GpuBackend for Drm {
 
     fn topology(&self) -> Result<Topology> {
         let cards: Vec<Card> = self.list()?.into_iter().map(|device| device.card).collect();
-        Ok(links::topology(&*self.tree, &cards))
+        Ok(links::topology(&*self.tree, &cards, self.kfd().topology.as_ref()))
     }
 
     fn events(&self, _: Duration) -> Result<Vec<DeviceEvent>> {
@@ -257,18 +293,32 @@ impl GpuBackend for Drm {
         };
         let end = now().saturating_add(deadline);
         let this = self.clone();
-        let listed = start(move || listed_devices(&this)).wait(end, || "list the cards".to_owned());
-        let (driver, infos) = match listed {
+        let list = move || {
+            let this = Drm { snapshot: Some(this.kfd()), ..this };
+            let (driver, infos) = listed_devices(&this);
+            (this, driver, infos)
+        };
+        let listed = start(list).wait(end, || "list the cards".to_owned());
+        let (this, driver, infos) = match listed {
             Ok(listed) => listed,
             Err(error) => return Inventory { driver: Err(error.fault()), devices: Vec::new() },
         };
         let begin = |info: DeviceInfo| {
-            let (this, asked) = (self.clone(), info.clone());
-            (info, start(move || DeviceState::ask(&this, asked, groups)))
+            let (this, asked) = (this.clone(), info.clone());
+            // A read that has not returned is not repeated.
+            let is_read = self.silent().insert(info.id.index);
+            let read = move || {
+                let state = DeviceState::ask(&this, asked, groups);
+                this.silent().remove(&state.info.id.index);
+                state
+            };
+            (info, is_read.then(|| start(read)))
         };
         let pending: Vec<_> = infos.unwrap_or_default().into_iter().map(begin).collect();
         let devices = pending.into_iter().map(|(info, state)| {
-            let state = state.wait(end, || format!("read the files of {}", info.id));
+            let what = || format!("read the files of {}", info.id);
+            let late = || Err(Error::new(ErrorKind::TimedOut, what()));
+            let state = state.map_or_else(late, |state| state.wait(end, what));
             state.unwrap_or_else(|error| DeviceState::unanswered(info, groups, &error.fault()))
         });
         Inventory { driver, devices: devices.collect() }

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 /// The directory of the DRM nodes.
 const DRM: &str = "sys/class/drm";
 
+/// The most cards, more than the kernel has minor numbers for (64, 128 from Linux 6.8 on).
+const MAX_CARDS: usize = 256;
+
 /// A GPU of AMD or Intel.
 ///
 /// The kernel assigns the numbers of its nodes separately, and they change from boot to boot: only
@@ -93,13 +96,16 @@ impl Card {
 /// are nodes that describe no PCI device.
 ///
 /// # Errors
-/// As [`Tree::names`]: `NotSupported` on a machine without DRM.
+/// As [`Tree::names`]: `NotSupported` on a machine without DRM; `Implausible` for more than 256 cards.
 pub fn cards(tree: &dyn Tree) -> Reading<Vec<Card>> {
     let mut cards = BTreeMap::new();
     for (prefix, is_render) in [("card", false), ("renderD", true)] {
         for number in numbered(tree, DRM, prefix)? {
             let dir = format!("{DRM}/{prefix}{number}/device");
             let Some(found) = card_in(tree, dir) else { continue };
+            if cards.len() >= MAX_CARDS && !cards.contains_key(&found.bus) {
+                return Err(Absent::Implausible);
+            }
             let card = cards.entry(found.bus).or_insert(found);
             let node = if is_render { &mut card.render } else { &mut card.card };
             *node = Some(number);

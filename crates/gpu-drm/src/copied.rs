@@ -73,7 +73,7 @@ impl CopiedMachine {
     fn clients(&self) -> Result<Clients> {
         let unlisted = |reason| match reason {
             Absent::NotSupported => {
-                Error::new(Absent::NotRecorded, "find 'proc' in the copied tree")
+                Error::new(Absent::NotRecorded, "find 'proc' in the copied tree; copy /proc too")
             }
             reason => Error::new(reason, "list the processes of the copied tree"),
         };
@@ -131,7 +131,9 @@ impl ProcessTable for CopiedMachine {
     }
 
     fn hostname(&self) -> Reading<String> {
-        self.tree().text("proc/sys/kernel/hostname")
+        let read = |this: &Self| Ok(this.tree().text("proc/sys/kernel/hostname"));
+        let read = self.in_time("read the name of the copied machine", read);
+        read.unwrap_or_else(|error| Err(error.kind().absent()))
     }
 
     fn sees_host_pids(&self) -> Reading<bool> {
@@ -188,7 +190,8 @@ fn unreadable(clients: &Clients) -> Unreadable {
 impl DeviceFiles for CopiedMachine {
     /// Returns the nodes of the GPUs, with the names that they have in `/dev/dri`.
     fn device_files(&self) -> Result<Vec<DeviceFile>> {
-        let cards = cards(self.tree()).unwrap_or_default();
+        let read = |this: &Self| Ok(cards(this.tree()).unwrap_or_default());
+        let cards = self.in_time("list the cards of the copied tree", read)?;
         let files = cards.iter().flat_map(|card| {
             card.paths().map(|path| DeviceFile {
                 path: path.into(),

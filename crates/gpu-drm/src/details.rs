@@ -80,9 +80,13 @@ fn clocks(tree: &dyn Tree, card: &Card, sensors: &Reading<Sensors>) -> Clocks {
             .as_ref()
             .map_err(|reason| *reason)
             .and_then(|gts| gts.first().ok_or(Absent::NotSupported));
+        let graphics = gt.and_then(|gt| gt.mhz("act"));
+        let graphics_max = gt.and_then(|gt| gt.mhz("rp0").or_else(|_| gt.mhz("max")));
         return Clocks {
-            graphics: gt.and_then(|gt| gt.mhz("act")),
-            graphics_max: gt.and_then(|gt| gt.mhz("rp0").or_else(|_| gt.mhz("max"))),
+            graphics,
+            sm: graphics,
+            sm_max: graphics_max,
+            graphics_max,
             ..Clocks::default()
         };
     }
@@ -90,16 +94,20 @@ fn clocks(tree: &dyn Tree, card: &Card, sensors: &Reading<Sensors>) -> Clocks {
     let now = |clock| current_clock(tree, card, sensors.as_ref().unwrap_or(&none), clock);
     let max = |clock| {
         let clocks = levels(tree, card, clock)?.into_iter().filter_map(|level| level.mhz.ok());
-        clocks.max().ok_or(Absent::NotSupported)
+        // A chip whose clock is off lists it as 0.
+        clocks.filter(|mhz| *mhz > 0).max().ok_or(Absent::NotSupported)
     };
+    let (graphics, graphics_max) = (now("sclk"), max("sclk"));
     Clocks {
-        graphics: now("sclk"),
+        graphics,
+        // The shaders have no clock of their own.
+        sm: graphics,
+        sm_max: graphics_max,
+        graphics_max,
         memory: now("mclk"),
         video: now("vclk"),
-        graphics_max: max("sclk"),
         memory_max: max("mclk"),
         video_max: max("vclk"),
-        ..Clocks::default()
     }
 }
 

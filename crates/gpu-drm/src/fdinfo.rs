@@ -7,11 +7,11 @@ use gpu_core::{Absent, Bytes, DeviceProcessKind, PciBusId, Percent, Reading, pla
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The most regions, and the most engines, that are read.
-const MAX_NAMED: usize = 64;
+/// The most regions, and the most engines, that are read: amdgpu has nine of each.
+const MAX_NAMED: usize = 16;
 
 /// The longest name of a driver, a region or an engine, in bytes.
-const MAX_NAME: usize = 64;
+const MAX_NAME: usize = 32;
 
 /// A client of a DRM driver: what a program gets when it opens a device file. Copies of the
 /// descriptor, in this or another process, are the same client.
@@ -23,9 +23,9 @@ pub struct Client {
     pub bus: Reading<PciBusId>,
     /// The number of the client, unique on its device; absent before Linux 5.19.
     pub id: Reading<u64>,
-    /// The memory of the client by region, such as `vram`, `vram0` or `local0`; at most 64.
+    /// The memory of the client by region, such as `vram`, `vram0` or `local0`; at most 16.
     pub regions: BTreeMap<String, Region>,
-    /// The engines by name, such as `gfx`, `render` or `rcs`; at most 64. Without engines, the use
+    /// The engines by name, such as `gfx`, `render` or `rcs`; at most 16. Without engines, the use
     /// is unknown: i915 with GuC submission prints none before Linux 6.5, and compute through user
     /// queues (ROCm) moves no counter of amdgpu.
     pub engines: BTreeMap<String, Engine>,

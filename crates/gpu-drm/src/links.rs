@@ -1,6 +1,6 @@
 //! How the GPUs are connected: XGMI, from KFD, and PCI, from the bridges above each card.
 
-use crate::{Card, KfdLink, Tree, topology as kfd_topology};
+use crate::{Card, KfdLink, KfdTopology, Tree};
 use gpu_core::{Link, PciBusId, PeerAccess, Topology};
 
 /// The most bridges above a card: a bus number has 8 bits.
@@ -15,9 +15,9 @@ struct Place {
 }
 
 /// Returns the connections between these cards.
-pub(crate) fn topology(tree: &dyn Tree, cards: &[Card]) -> Topology {
+pub(crate) fn topology(tree: &dyn Tree, cards: &[Card], kfd: Option<&KfdTopology>) -> Topology {
     let places: Vec<Place> = cards.iter().map(|card| place(tree, card)).collect();
-    let xgmi = xgmi(tree);
+    let xgmi = kfd.map(xgmi).unwrap_or_default();
     let table = |link: &dyn Fn(&Place, &Place) -> Link| {
         let row = |from: &Place| {
             let cell = |to: &Place| if from.bus == to.bus { Link::Itself } else { link(from, to) };
@@ -76,8 +76,7 @@ fn path(from: &Place, to: &Place) -> Link {
 }
 
 /// Returns the pairs of GPUs with a link over XGMI, by KFD.
-fn xgmi(tree: &dyn Tree) -> Vec<(PciBusId, PciBusId)> {
-    let Ok(kfd) = kfd_topology(tree) else { return Vec::new() };
+fn xgmi(kfd: &KfdTopology) -> Vec<(PciBusId, PciBusId)> {
     let bus = |number: u32| kfd.nodes.iter().find(|node| node.number == number)?.bus.ok();
     let mut pairs = Vec::new();
     for (from, node) in kfd.nodes.iter().filter_map(|node| Some((node.bus.ok()?, node))) {

@@ -3,10 +3,12 @@
 use gpu_core::{Absent, Reading};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The most names that are read from a directory.
@@ -18,6 +20,12 @@ const TRIES: usize = 8;
 /// The most links of a path, and the longest target, as in the kernel.
 const MAX_LINKS: usize = 40;
 const MAX_TARGET: usize = 4_096;
+
+/// The most components of a path with all its links.
+const MAX_COMPONENTS: usize = 1_024;
+
+/// The most directories whose links are remembered.
+const MAX_FOLLOWED: usize = 65_536;
 
 /// The files of a machine. Paths are relative to its root, such as `sys/class/drm`; symbolic links
 /// stay below the root.
@@ -83,7 +91,11 @@ impl dyn Tree + '_ {
 /// A copy may have lost its links: git without `core.symlinks`, and archives for other systems,
 /// store each as a file with the target as its content. Such a file counts as a link.
 #[derive(Debug)]
-pub struct Root(OwnedFd);
+pub struct Root {
+    dir: OwnedFd,
+    /// The directories of a copy that has lost its links, without the links.
+    followed: Mutex<HashMap<String, String>>,
+}
 
 impl Root {
     /// Opens a root directory.
@@ -92,7 +104,8 @@ impl Root {
     /// When it is not a directory that the caller can open.
     pub fn open(path: &Path) -> std::io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Root(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
+        let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+        Ok(Root { dir, followed: Mutex::default() })
     }
 
     /// Writes into a file of the kernel, which exists. Only [`Drm::live`](crate::Drm::live) does so.
@@ -114,7 +127,7 @@ impl Root {
     /// `/proc` are not followed.
     fn open_below(&self, path: &str, flags: OFlags) -> Reading<OwnedFd> {
         match self.open_once(path, flags) {
-            Err(Errno::NOTDIR) => self.open_once(&self.follow(path)?, flags).map_err(reason),
+            Err(Errno::NOTDIR) => self.open_once(&self.followed(path)?, flags).map_err(reason),
             opened => opened.map_err(reason),
         }
     }
@@ -122,16 +135,38 @@ impl Root {
     fn open_once(&self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let flags = flags | OFlags::CLOEXEC;
-        let open = || rustix::fs::openat2(&self.0, path, flags, Mode::empty(), within);
+        let open = || rustix::fs::openat2(&self.dir, path, flags, Mode::empty(), within);
         // The kernel gives up when a directory of the path is renamed.
         let again = |answer: &rustix::io::Result<OwnedFd>| matches!(answer, Err(Errno::AGAIN));
         (1..TRIES).map(|_| open()).find(|answer| !again(answer)).unwrap_or_else(open)
     }
 
     /// Returns a path with the files among its directories replaced by what they name as links.
+    fn followed(&self, path: &str) -> Reading<String> {
+        let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let lock = || self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().get(dir).cloned();
+        let dir = match known {
+            Some(known) => known,
+            None => {
+                let real = self.follow(&format!("{dir}/."))?;
+                let mut followed = lock();
+                if followed.len() < MAX_FOLLOWED {
+                    followed.insert(dir.to_owned(), real.clone());
+                }
+                real
+            }
+        };
+        match name {
+            "" | "." => Ok(dir),
+            ".." => Ok(dir.rsplit_once('/').map_or(String::new(), |(above, _)| above.to_owned())),
+            name => Ok(format!("{dir}/{name}")),
+        }
+    }
+
     fn follow(&self, path: &str) -> Reading<String> {
         let mut left: Vec<String> = path.rsplit('/').map(str::to_owned).collect();
-        let (mut done, mut links) = (Vec::<String>::new(), 0);
+        let (mut done, mut links, mut components) = (Vec::<String>::new(), 0, 0);
         while let Some(name) = left.pop() {
             match name.as_str() {
                 "" | "." => {}
@@ -147,7 +182,8 @@ impl Root {
                     }
                 }
             }
-            if links > MAX_LINKS {
+            components += 1;
+            if links > MAX_LINKS || components > MAX_COMPONENTS {
                 return Err(Absent::Failed);
             }
         }
@@ -224,7 +260,7 @@ impl Tree for Root {
         let link = self.open_below(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         let target = match check_type(link.as_fd(), FileType::Symlink) {
             Ok(()) => rustix::fs::readlinkat(&link, "", Vec::new()).map_err(reason)?.into_string(),
-            Err(absent) => Ok(self.link_file(&self.follow(path)?).ok_or(absent)?),
+            Err(absent) => Ok(self.link_file(&self.followed(path)?).ok_or(absent)?),
         };
         let target = target.map_err(|_| Absent::Implausible)?;
         let name = target.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty());
@@ -298,10 +334,16 @@ mod tests {
         assert_eq!(tree.number::<u8>(&format!("{device}/revision")), Ok(0xc1));
         assert_eq!(tree.target(device).as_deref(), Ok("0000:03:00.0"));
         assert_eq!(tree.names(&format!("{device}/..")).unwrap(), ["0000:03:00.0"]);
-        fs::write(dir.path().join("sys/card0/device"), "../card0/device").unwrap();
-        assert_eq!(tree.text(&format!("{device}/revision")), Err(Absent::Failed), "a loop");
-        fs::write(dir.path().join("sys/card0/device"), "../../../../../etc").unwrap();
-        assert_eq!(tree.text(&format!("{device}/passwd")), Err(Absent::NotSupported));
+        let long = format!("{}pci/0000:03:00.0", "../".repeat(MAX_COMPONENTS));
+        for (target, file, why) in [
+            ("../card0/device", "revision", Absent::Failed),
+            ("../../../../../etc", "passwd", Absent::NotSupported),
+            (&long, "revision", Absent::Failed),
+        ] {
+            fs::write(dir.path().join("sys/card0/device"), target).unwrap();
+            let tree: &dyn Tree = &Root::open(dir.path()).unwrap();
+            assert_eq!(tree.text(&format!("{device}/{file}")), Err(why), "{target:.20}");
+        }
     }
 
     #[test]

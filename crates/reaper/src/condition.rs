@@ -60,7 +60,7 @@ impl Unexplained {
             _ => String::new(),
         };
         let list = match device.processes.as_ref().map_or(0, Vec::len) {
-            0 if device.lists_clients() => "no process has a client of it".to_owned(),
+            0 if device.lists_clients() => "no process uses it".to_owned(),
             n if device.lists_clients() => {
                 let processes = if n == 1 { "1 process" } else { &format!("{n} processes") };
                 format!("the clients of {processes} account for {}", self.listed)

@@ -46,9 +46,7 @@ pub fn offers(
     let is_listed = |device: &&DeviceState| !device.info.visibility.vendor.is_empty();
     let ours: Vec<&DeviceState> = context.devices().filter(ours).filter(is_listed).collect();
     let vendor = vendor_for(claim, &ours);
-    let is_of_vendor = |device: &&DeviceState| {
-        vendor == Some(device.info.visibility.vendor) || is_required(claim, device)
-    };
+    let is_of_vendor = |device: &&DeviceState| vendor == Some(device.info.visibility.vendor);
     let ours = ours.into_iter().filter(is_of_vendor);
     ours.map(|device| offer(context, device, claim, surroundings)).collect()
 }

@@ -108,7 +108,7 @@ pub fn together(devices: &str, linked: &Linked) -> String {
     if linked.xgmi {
         return format!(
             "{devices} is connected by XGMI to {peers}; AMD does not document whether a reset of one \
-             ends the work on the others, so gpuws expects that it does."
+             ends the work on the others, so gpuws assumes that it does."
         );
     }
     format!("{devices} is connected by NVLink to {peers}; they are reset together.")

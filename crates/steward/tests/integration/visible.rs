@@ -5,12 +5,10 @@ use gpu_core::visible::*;
 use gpu_core::*;
 use gpu_placement::Bar;
 use gpu_steward::{
-    ClaimContext, ClaimSurroundings, Convention, Inherited, Note, Request, Wait, Wants,
-    environment, inherited, offers, take,
+    ClaimContext, ClaimSurroundings, Convention, Inherited, Note, Wants, environment, inherited,
+    offers,
 };
 use std::ffi::OsString;
-use std::ops::ControlFlow;
-use std::time::Duration;
 
 /// The vendor's grammar: `none`, or indexes and keys separated by `+`.
 struct Acme;
@@ -72,20 +70,6 @@ fn context(world: &World) -> ClaimContext {
     ClaimContext::observe(&world.ports(), Wants::default())
 }
 
-/// Takes a claim on these devices.
-fn granted(world: &World, devices: &[u32]) -> LeaseEntry {
-    let required = devices.iter().map(|index| uuid(*index)).collect();
-    let request = Request {
-        claim: Claim { required, ..Claim::whole(devices.len() as u32) },
-        wait: Wait::No,
-        pace: Duration::from_millis(100),
-        needs_topology: false,
-        command: "train".into(),
-        root: key(SELF),
-    };
-    take(&request, &world.ports(), &mut |_| ControlFlow::Continue(())).unwrap().entry
-}
-
 /// Returns the variables of a lease, as in a shell.
 fn variables(grammars: &[&dyn Grammar], lease: &LeaseEntry, form: Form) -> Result<Vec<String>> {
     let pairs = environment(grammars, lease, form, &context(&mixed()).snapshot.devices, &|_| None)?;
@@ -102,7 +86,7 @@ fn run_sets_variables_of_every_vendor() {
         (&[3], Form::Uuid, "", "GPU-3"),
         (&[2], Form::Uuid, "GPU-2", "none"),
     ] {
-        let lease = granted(&mixed(), devices);
+        let lease = lease("own", 1, SELF, devices);
         let expected = [
             format!("CUDA_VISIBLE_DEVICES={cuda}"),
             "CUDA_DEVICE_ORDER=PCI_BUS_ID".to_owned(),
@@ -116,7 +100,7 @@ fn run_sets_variables_of_every_vendor() {
 }
 
 #[test]
-fn claim_gets_devices_of_one_vendor_unless_it_requires_others() {
+fn claim_gets_devices_of_one_vendor() {
     let offered = |world: &World, claim: &Claim| -> Vec<u32> {
         let surroundings = ClaimSurroundings { parent: None, leases: &[], waiting: &[] };
         let offers = offers(&context(world), claim, surroundings);
@@ -133,8 +117,8 @@ fn claim_gets_devices_of_one_vendor_unless_it_requires_others() {
         (Claim { among: some(&[3]), ..whole.clone() }, &[1, 3]),
         (Claim { except: some(&[0, 2]), ..whole.clone() }, &[1, 3]),
         (Claim { required: some(&[3]), ..whole.clone() }, &[1, 3]),
-        (Claim { required: some(&[1, 2]), ..Claim::whole(2) }, &[1, 2, 3]),
-        (Claim { required: some(&[1]), vendor: acme(), ..whole.clone() }, &[1, 3]),
+        (Claim { required: some(&[1, 2]), ..Claim::whole(2) }, &[1, 3]),
+        (Claim { required: some(&[0]), vendor: acme(), ..whole.clone() }, &[1, 3]),
     ] {
         assert_eq!(offered(&mixed(), &claim), devices, "{claim:?}");
     }

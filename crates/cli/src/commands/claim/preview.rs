@@ -10,7 +10,8 @@ use crate::source::within;
 use crate::terminal::{Line, Screen};
 use crate::users::{owner, user};
 use crate::wording;
-use gpu_core::{LeaseEntry, Origin};
+use gpu_core::visible::Visibility;
+use gpu_core::{DeviceState, LeaseEntry, Origin};
 use gpu_memory_advice::CONTEXT;
 use gpu_placement::Refusal;
 use gpu_report::json;
@@ -91,6 +92,12 @@ fn print(
     }
     if global.quiet {
         return Ok(());
+    }
+    let is_foreign = |device: &DeviceState| device.info.visibility != Visibility::default();
+    let devices = &seen.context.snapshot.devices;
+    if global.sim.is_some() && !devices.is_empty() && devices.iter().all(is_foreign) {
+        let text = "nothing was claimed: simulated GPUs of AMD and Intel run no jobs";
+        return wording::flow(screen, Line::new(), text);
     }
     let within = within(global);
     let (options, keep) = (args.request.again(), args.keep.again(Some(CONTEXT)));

@@ -97,7 +97,10 @@ fn never(failure: Failure, refused: Option<&Refused>, prepared: &PreparedClaim) 
                     "the choice of MIG devices".to_owned()
                 }
                 (None, None, false) => "--gpu".to_owned(),
-                (None, None, true) => "this machine".to_owned(),
+                (None, None, true) => match &claim.vendor {
+                    Some(vendor) => format!("--vendor {vendor}"),
+                    None => "this machine".to_owned(),
+                },
             };
             let failure = failure.with_source(format!("{limit} can provide only {could}{reasons}"));
             let hint = claims::what_is_possible(refused, *could, prepared.limited_by);
@@ -105,7 +108,7 @@ fn never(failure: Failure, refused: Option<&Refused>, prepared: &PreparedClaim) 
         }
         Refusal::Missing(uuid) => failure.with_source(match &refused.within {
             Some(lease) => format!("{uuid} is not in the enclosing lease {lease}"),
-            None => format!("no such GPU: {uuid}"),
+            None => format!("{uuid} is gone, or not of the vendor of the other GPUs"),
         }),
         Refusal::Contradictory => failure.with_source("--with names more GPUs than -n requests"),
         Refusal::NotNow { .. } => failure.with_source(format!("cannot be satisfied{reasons}")),
