@@ -10,7 +10,7 @@ const PROGRAM: &str = "crates/cli/src/";
 const COMMANDS: &str = "crates/cli/src/commands/";
 
 /// Lines of the whole program, without unit tests.
-const PROGRAM_LINES: usize = 10_940;
+const PROGRAM_LINES: usize = 10_950;
 
 const COMMAND_LINES: usize = 200;
 
