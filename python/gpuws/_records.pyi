@@ -407,7 +407,7 @@ class Status(Record):
     lease_error: Failure | None
     left_out_process_count: int | None
     machine: str | None
-    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded'] | Literal['copied']
     possible_finding_count: int | None
     recording: str | None
     schema: Literal[1]
@@ -497,7 +497,7 @@ class Doctor(Record):
     left_out_count: int
     machine: str | None
     notes: tuple[str, ...]
-    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded'] | Literal['copied']
     recording: str | None
     schema: Literal[1]
     taken_at: str | None
@@ -551,7 +551,7 @@ class Waiting(Record):
 class Leases(Record):
     leases: tuple[Lease, ...]
     machine: str | None
-    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded'] | Literal['copied']
     queue: tuple[Waiting, ...]
     schema: Literal[1]
     taken_at: str
@@ -559,7 +559,7 @@ class Leases(Record):
 class Claimed(Record):
     gpus: tuple[Device, ...]
     lease: str
-    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded'] | Literal['copied']
     passed_over: tuple[PassedOver, ...]
     schema: Literal[1]
 
@@ -619,7 +619,7 @@ class Head(Record):
     driver_version: str | None
     hostname: str | None
     machine: str | None
-    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded'] | Literal['copied']
     recording: str | None
     schema: Literal[1]
     taken_at: str | None
@@ -777,7 +777,7 @@ class Reap(Record):
     hostname: str | None
     left_out: tuple[Refused, ...]
     machine: str | None
-    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded'] | Literal['copied']
     recording: str | None
     refused: tuple[Refused, ...]
     report: Execution | None
@@ -852,7 +852,7 @@ class Report(Record):
     jobs: tuple[Job, ...]
     last_sample_at: str | None
     machine: str | None
-    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded'] | Literal['copied']
     other_machines: tuple[str, ...]
     sample_count: int
     schema: Literal[1]

@@ -103,11 +103,11 @@ fn a_program_cannot_forge_its_client() {
     assert_eq!(client(&text), client(AMDGPU));
     let bytes = [b"drm-client-name:\t\xff\xfe\n", AMDGPU.as_bytes()].concat();
     assert_eq!(Client::parse(&bytes), Some(client(AMDGPU)));
-    let long = "x".repeat(65);
+    let long = "x".repeat(33);
     let many = (0..1_000).map(|n| format!("drm-total-r{n}x:\t1\ndrm-cycles-e{n}x:\t1\n"));
     let text = format!("drm-total-{long}:\t1\ndrm-driver:\t{long}\n{}", many.collect::<String>());
     let client = client(&text);
-    assert_eq!((client.regions.len(), client.engines.len()), (64, 64));
+    assert_eq!((client.regions.len(), client.engines.len()), (16, 16));
     assert!(client.driver.is_err() && !client.regions.contains_key(&long));
 }
 
