@@ -34,7 +34,7 @@ pub(crate) fn open_to_watch(
     keeps_open: bool,
     progress: fn(&str),
 ) -> Result<Source, Failure> {
-    let open = if keeps_open { Source::open_to_watch } else { Source::open };
+    let open = if keeps_open { Source::open_to_watch } else { Source::open_to_observe };
     open(&Options { progress, warn: progress, ..options(global) })
         .map_err(|error| opening(global.sim.as_deref(), error))
 }

@@ -57,6 +57,17 @@ pub fn roots() -> Roots {
     Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
 }
 
+/// Returns whether the kernel has suspended all of NVIDIA's devices.
+fn nvidia_sleeps() -> bool {
+    let host = LinuxHost::with_drivers(roots(), gpu_nvidia_driver::drivers());
+    host.sleeping_devices().is_some()
+}
+
+/// Returns whether the kernel may suspend one of NVIDIA's devices while it is not in use.
+pub(crate) fn nvidia_may_sleep() -> bool {
+    gpu_host::may_sleep(&roots().sys, &gpu_nvidia_driver::drivers())
+}
+
 /// Returns NVIDIA's devices as its kernel module lists them.
 fn nvidia_devices() -> gpu_core::Result<Vec<DeviceInfo>> {
     LinuxHost::with_drivers(roots(), gpu_nvidia_driver::drivers()).driver_devices()
@@ -75,6 +86,8 @@ pub(crate) fn serve_if_requested() {
 pub(crate) struct Opened {
     nvml: Option<NvmlChild>,
     drm: Option<Drm>,
+    /// NVIDIA's devices are left alone while they sleep.
+    spares_sleepers: bool,
 }
 
 /// Opens the backends of this machine: NVML only where it can have devices, because starting its
@@ -102,7 +115,7 @@ pub(crate) fn open(
     let drm = if is_session { None } else { drm(deadline) };
     let is_asked_for = library.is_some() || is_session || drm.is_none();
     if !is_asked_for && nvidia_devices().is_ok_and(|devices| devices.is_empty()) {
-        return Ok(Opened { nvml: None, drm });
+        return Ok(Opened { nvml: None, drm, spares_sleepers: false });
     }
     let own = program.map_or_else(std::env::current_exe, |program| Ok(program.to_owned()));
     let own = own.map_err(|error| MachineError::io("find this program", error))?;
@@ -114,6 +127,7 @@ pub(crate) fn open(
     };
     let progress = Box::new(move |waiting: &Waiting| progress(&described(waiting)));
     let nvml = NvmlChild::new(helper, deadline, progress);
+    let spares_sleepers = matches!(purpose, Use::Watch { .. });
     let nvml = match purpose {
         Use::Watch { keep_open: true } => nvml.keep_open(),
         Use::Any | Use::Watch { keep_open: false } => nvml,
@@ -123,7 +137,7 @@ pub(crate) fn open(
             nvml
         }
     };
-    Ok(Opened { nvml: Some(nvml), drm })
+    Ok(Opened { nvml: Some(nvml), drm, spares_sleepers })
 }
 
 impl Opened {
@@ -136,7 +150,8 @@ impl Opened {
     pub(crate) fn of_this_machine(self) -> Box<dyn GpuBackend> {
         let nvml = self.nvml.map(|nvml| Box::new(nvml) as Box<dyn GpuBackend>);
         let all = nvml.into_iter().chain(self.drm.map(|drm| Box::new(drm) as _));
-        Several::with_list(all.collect(), || nvidia_devices().unwrap_or_default())
+        let sleeps = if self.spares_sleepers { nvidia_sleeps } else { || false };
+        Several::with_list(all.collect(), || nvidia_devices().unwrap_or_default(), sleeps)
     }
 
     /// Returns the devices of the session in a directory.

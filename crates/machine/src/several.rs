@@ -1,9 +1,9 @@
 //! Several backends as one: the devices of all, each once.
 
 use gpu_core::{
-    ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
-    DeviceState, Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, Link, Origin, Partition,
-    PeerAccess, PeerCapability, Pid, Result, Topology,
+    Absent, ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess,
+    DeviceSample, DeviceState, Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, Link,
+    Origin, Partition, PeerAccess, PeerCapability, Pid, Result, Topology,
 };
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -18,6 +18,8 @@ pub(crate) struct Several {
     /// The devices that the kernel lists for the first backend: they are reported with its failure
     /// if it does not answer.
     listed: fn() -> Vec<DeviceInfo>,
+    /// Returns whether all devices of the first backend sleep: it is not queried then.
+    sleeps: fn() -> bool,
     /// The backend of each device, and the device's identity there, as last reported.
     known: Mutex<Vec<Known>>,
 }
@@ -31,18 +33,30 @@ struct Known {
 impl Several {
     /// Returns these backends as one; a single backend stays as it is.
     pub(crate) fn of(backends: Vec<Box<dyn GpuBackend>>) -> Box<dyn GpuBackend> {
-        Several::with_list(backends, Vec::new)
+        Several::with_list(backends, Vec::new, || false)
     }
 
-    /// Returns these backends as one, with the devices that the kernel lists for the first.
+    /// Returns these backends as one, with the devices that the kernel lists for the first, which is
+    /// not queried in a snapshot while all of them sleep.
     pub(crate) fn with_list(
         mut backends: Vec<Box<dyn GpuBackend>>,
         listed: fn() -> Vec<DeviceInfo>,
+        sleeps: fn() -> bool,
     ) -> Box<dyn GpuBackend> {
         if backends.len() == 1 {
             return backends.remove(0);
         }
-        Box::new(Several { backends, listed, known: Mutex::default() })
+        Box::new(Several { backends, listed, sleeps, known: Mutex::default() })
+    }
+
+    /// Returns the inventory of each backend.
+    fn inventories(&self, groups: Groups) -> Vec<Inventory> {
+        let mut backends = self.backends.iter();
+        let asleep = (self.sleeps)().then(|| {
+            backends.next();
+            Inventory::failed(&Error::new(Absent::Asleep, "query devices that sleep"))
+        });
+        asleep.into_iter().chain(backends.map(|backend| backend.inventory(groups))).collect()
     }
 
     /// Numbers the devices of all backends and records which backend answers for each.
@@ -213,8 +227,7 @@ impl GpuBackend for Several {
     }
 
     fn inventory(&self, groups: Groups) -> Inventory {
-        let mut inventories: Vec<Inventory> =
-            self.backends.iter().map(|b| b.inventory(groups)).collect();
+        let mut inventories = self.inventories(groups);
         if let Some(Inventory { driver: Err(fault), devices }) = inventories.first_mut()
             && devices.is_empty()
         {
@@ -313,6 +326,20 @@ mod tests {
         let events = both.events(Duration::ZERO).unwrap();
         let kind = DeviceEventKind::UncorrectedMemoryError;
         assert_eq!(events, [DeviceEvent { device: Some(first_of_second), kind }]);
+    }
+
+    #[test]
+    fn driver_of_sleeping_devices_is_not_queried() {
+        let machines = ["k80-single", "gb10-unified"].map(|n| Simulation::embedded(n).unwrap());
+        let backends = machines.iter().map(|machine| Box::new(machine.clone()) as _).collect();
+        let listed = || vec![DeviceInfo::unknown(DeviceId::from_index(0))];
+        let both = Several::with_list(backends, listed, || true);
+        machines[0].inject_from(Call::Driver, 1, Fault::Error(ErrorKind::TimedOut));
+        let seen = both.inventory(Groups::default());
+        assert!(seen.driver.is_ok());
+        let fault = seen.devices[0].sample.as_ref().unwrap_err();
+        assert_eq!(fault.kind, Absent::Asleep.into());
+        assert!(seen.devices[1].sample.is_ok());
     }
 
     #[test]

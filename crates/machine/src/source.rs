@@ -173,8 +173,17 @@ impl Source {
     /// # Errors
     /// As [`open`](Source::open).
     pub fn open_to_watch(options: &Options<'_>) -> Result<Self, MachineError> {
-        let keep_open = !gpu_host::may_sleep(&roots().sys, &backends::drivers());
+        let keep_open = !backends::nvidia_may_sleep();
         Source::prepared(options, Use::Watch { keep_open })
+    }
+
+    /// Opens the selected machine for repeated snapshots with [`observe`](Source::observe), between
+    /// which NVML is not initialised, so that it blocks no reset.
+    ///
+    /// # Errors
+    /// As [`open`](Source::open).
+    pub fn open_to_observe(options: &Options<'_>) -> Result<Self, MachineError> {
+        Source::prepared(options, Use::Watch { keep_open: false })
     }
 
     fn prepared(options: &Options<'_>, purpose: Use) -> Result<Self, MachineError> {

@@ -140,7 +140,7 @@ impl ExportedMachine {
     }
 
     fn reopened(&self, deadline: Duration) -> Result<Source, MachineError> {
-        Source::open(&Options {
+        Source::open_to_observe(&Options {
             sim: self.sim.as_deref(),
             nvml: self.nvml.as_deref(),
             deadline,
