@@ -14,7 +14,7 @@ OUTPUT = "help json quiet color format explain svg trace log by output force"
 TABLE = "list-gpus xml-format columns query-gpu query-compute-apps loop loop-ms user mine pid gpu"
 FILTER = "holders min-confidence ignore gpu"
 # Another machine, or the same at another time; another library, another directory of leases.
-MACHINE = "nvml claims host hosts-from replay at paste"
+MACHINE = "nvml claims host hosts-from replay at paste root"
 # The package claims for this process, which is simulated by `gpuws.sim`.
 OWN = "hold export placeholder for release sim deadline"
 RUN = "on-death no-nvidia-smi handoff-timeout report end-with-input"
