@@ -179,6 +179,13 @@ fn listed(
 ) -> Option<DeviceProcess> {
     let own = holder.held.iter().filter(|held| held.opens(device));
     let clients: Vec<Client> = own.flat_map(|held| held.clients.iter().copied()).collect();
+    // A monitor opens the device and uses nothing of it.
+    let is_idle = |client: &Client| {
+        client.memory == Ok(Bytes(0)) && client.kind == DeviceProcessKind::Unknown
+    };
+    if clients.iter().all(is_idle) {
+        return None;
+    }
     let kind = clients.iter().map(|client| client.kind).reduce(DeviceProcessKind::and)?;
     let memory = clients.iter().map(|client| match client.id {
         Ok(id) if !is_new(id) => Ok(Bytes(0)),
@@ -310,7 +317,8 @@ pub fn take_inventory(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups)
     inventory
 }
 
-/// As [`take_inventory`], and searches for the processes of devices whose driver has no list.
+/// Reads the devices like [`take_inventory`]. If the driver of a device does not list its processes,
+/// also searches for them.
 pub fn take_inventory_with_users(
     backend: &dyn GpuBackend,
     host: &dyn Host,

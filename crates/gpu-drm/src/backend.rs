@@ -37,12 +37,15 @@ pub struct Drm {
     /// The devices as last listed.
     known: Arc<Mutex<Vec<Device>>>,
     differences: Arc<Differences>,
-    /// Writes `1` into a file `reset`; `None` for a machine whose devices cannot be reset.
+    /// Writes `1` into a `reset` file; `None` if the devices of the machine cannot be reset.
     write: Option<Arc<Write>>,
 }
 
 /// Writes `1` into the file at a path.
 type Write = dyn Fn(&str) -> Reading<()> + Send + Sync;
+
+/// Stands for the list of all cards among the indexes of those that are being read.
+const ALL: u32 = u32::MAX;
 
 /// What KFD has; `None` without it.
 struct Kfd {
@@ -83,7 +86,7 @@ impl Drm {
         }
     }
 
-    /// Returns the GPUs of this machine, whose files are below `root`.
+    /// Returns the GPUs of this machine; `root` has its files.
     pub fn live(root: Arc<Root>) -> Self {
         let tree: Arc<dyn Tree> = root.clone();
         Drm::new(tree, Origin::Live).resettable(Arc::new(move |path| root.write(path, b"1")))
@@ -296,16 +299,22 @@ impl GpuBackend for Drm {
         let list = move || {
             let this = Drm { snapshot: Some(this.kfd()), ..this };
             let (driver, infos) = listed_devices(&this);
+            this.silent().remove(&ALL);
             (this, driver, infos)
         };
-        let listed = start(list).wait(end, || "list the cards".to_owned());
+        // A read that has not returned is not repeated.
+        let is_read = self.silent().insert(ALL);
+        let listed = if is_read {
+            start(list).wait(end, || "list the cards".to_owned())
+        } else {
+            Err(Error::new(ErrorKind::TimedOut, "list the cards"))
+        };
         let (this, driver, infos) = match listed {
             Ok(listed) => listed,
             Err(error) => return Inventory { driver: Err(error.fault()), devices: Vec::new() },
         };
         let begin = |info: DeviceInfo| {
             let (this, asked) = (this.clone(), info.clone());
-            // A read that has not returned is not repeated.
             let is_read = self.silent().insert(info.id.index);
             let read = move || {
                 let state = DeviceState::ask(&this, asked, groups);

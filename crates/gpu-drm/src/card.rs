@@ -31,8 +31,8 @@ pub struct Card {
     pub ids: PciIds,
 }
 
-/// A kernel driver whose files this crate reads. nouveau and NVIDIA's driver are not among them:
-/// NVML has the values of NVIDIA's GPUs.
+/// A kernel driver. This crate reads its files. It does not read those of nouveau and NVIDIA's driver,
+/// because NVML has the values of NVIDIA's GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CardDriver {
     /// AMD.
@@ -148,7 +148,7 @@ fn card_in(tree: &dyn Tree, dir: String) -> Option<Card> {
     Some(Card { card: None, render: None, dir, bus, driver, ids })
 }
 
-/// Returns a value of a file `uevent`, whose lines are `KEY=VALUE`.
+/// Returns a value from the text of a `uevent` file. Its lines are `KEY=VALUE`.
 fn property<'a>(uevent: &'a str, key: &str) -> Reading<&'a str> {
     let value = |line: &'a str| line.strip_prefix(key)?.strip_prefix('=');
     uevent.lines().find_map(value).ok_or(Absent::NotSupported)

@@ -17,7 +17,7 @@ const MAX_DESCRIPTORS: usize = 4_096;
 /// The longest file of a process that is read. DRM drivers print some 3 KiB.
 const MAX_TEXT: usize = 64 << 10;
 
-/// What identifies a client. A client without a number is told from others by its descriptor.
+/// What identifies a client. The descriptor distinguishes a client without a number from others.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Numbered(Reading<PciBusId>, Reading<String>, u64),

@@ -1,4 +1,4 @@
-//! A machine of which only files are there: its devices and processes, below a directory.
+//! The devices and processes of a copied machine, from its files below a directory.
 
 use crate::deadline::{now, start};
 use crate::{Clients, Drm, Root, Tree, cards, clients, driver};

@@ -1,5 +1,6 @@
 //! The device files and messages of the drivers: `KernelDriver`.
 
+use crate::deadline::{now, start};
 use crate::{Card, CardDriver, Tree, cards, fdinfo, topology};
 use gpu_core::{
     Bytes, Client, DeviceKey, DriverError, DriverMessage, FileId, FileRole, HeldFile, KernelDriver,
@@ -7,6 +8,7 @@ use gpu_core::{
 };
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// The major number of the nodes in `/dev/dri`.
 const MAJOR: u32 = 226;
@@ -40,27 +42,34 @@ impl DrmDriver {
     /// Returns the cards of this driver.
     fn cards(&self) -> &[Known] {
         self.cards.get_or_init(|| {
-            let own = |card: &Card| card.driver == self.driver;
-            let cards = cards(&*self.tree).unwrap_or_default().into_iter().filter(own);
-            // Only KFD shows the chip of a partition's node.
-            let nodes = match self.driver {
-                CardDriver::Amdgpu => {
-                    topology(&*self.tree).map(|kfd| kfd.nodes).unwrap_or_default()
-                }
-                _ => Vec::new(),
-            };
-            let known = |card: Card| Known {
-                is_integrated: card.is_integrated(&*self.tree),
-                partitions: nodes
-                    .iter()
-                    .filter(|node| node.bus == Ok(card.bus))
-                    .filter_map(|node| node.render_minor.ok())
-                    .collect(),
-                card,
-            };
-            cards.map(known).collect()
+            let (driver, tree) = (self.driver, Arc::clone(&self.tree));
+            let read = start(move || known_cards(driver, &*tree));
+            read.wait(now() + DEADLINE, || "read the cards".to_owned()).unwrap_or_default()
         })
     }
+}
+
+/// How long the cards may take to answer. Without an answer, their files belong to no device.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+fn known_cards(driver: CardDriver, tree: &dyn Tree) -> Vec<Known> {
+    let own = |card: &Card| card.driver == driver;
+    let cards = cards(tree).unwrap_or_default().into_iter().filter(own);
+    // Only KFD shows the chip of a partition's node.
+    let nodes = match driver {
+        CardDriver::Amdgpu => topology(tree).map(|kfd| kfd.nodes).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let known = |card: Card| Known {
+        is_integrated: card.is_integrated(tree),
+        partitions: nodes
+            .iter()
+            .filter(|node| node.bus == Ok(card.bus))
+            .filter_map(|node| node.render_minor.ok())
+            .collect(),
+        card,
+    };
+    cards.map(known).collect()
 }
 
 impl KernelDriver for DrmDriver {
@@ -102,7 +111,8 @@ impl KernelDriver for DrmDriver {
     fn find_memory_use(&self, held: &mut [HeldFile], fdinfo: &dyn Fn(u32) -> Option<String>) {
         let computes = held.iter().any(|file| &*file.path == KFD);
         let mut counted = BTreeSet::new();
-        for file in held {
+        // The graphics nodes of other drivers have another role.
+        for file in held.iter_mut().filter(|file| file.role == FileRole::Compute) {
             let Some(DeviceKey::Pci(bus)) = file.device else { continue };
             let Some(known) = self.cards().iter().find(|known| known.card.bus == bus) else {
                 continue;

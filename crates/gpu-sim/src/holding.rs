@@ -36,7 +36,7 @@ pub struct ClientUse {
     pub id: Option<u32>,
     /// The partition of the card; 0 also if it is not partitioned.
     pub partition: u32,
-    /// Whether the process inherited the client: KFD counts memory only for who allocated it.
+    /// Whether the process inherited the client: KFD counts memory only for the process that allocated it.
     pub inherited: bool,
 }
 

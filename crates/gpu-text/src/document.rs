@@ -4,10 +4,12 @@
 //! field names are a stable contract.
 
 mod failures;
+mod other;
 
 use crate::stamp::{Stamp, TextTimes};
 pub use failures::{DeviceFailure, ErrorCode, NamedDevice, ReportedFailure};
 use gpu_core::Reading;
+pub use other::{PartitionMode, Tool};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,25 +83,6 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         Kind::NAMED[self as usize].0
     }
-}
-
-/// A program that prints a text of kind [`Kind::Other`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Tool {
-    /// AMD's `rocm-smi`.
-    RocmSmi,
-    /// AMD's `amd-smi`.
-    AmdSmi,
-    /// Intel's `xpu-smi`.
-    XpuSmi,
-    /// `intel_gpu_top -J`.
-    IntelGpuTop,
-    /// `radeontop -d`.
-    Radeontop,
-    /// `amdgpu_top -J`.
-    AmdgpuTop,
 }
 
 /// Everything parsed from one text.
@@ -326,19 +309,6 @@ impl Default for Gpu {
             details: gpu_core::DeviceDetails::default(),
         }
     }
-}
-
-/// How a chip of AMD is divided into devices, and which of them one is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PartitionMode {
-    /// Compute partition: SPX for a chip that is one device, DPX, TPX, QPX or CPX. Null if the text
-    /// does not contain it.
-    pub compute: Option<String>,
-    /// Memory partition, such as NPS1. Null if the text does not contain it.
-    pub memory: Option<String>,
-    /// Number among the partitions of the chip. Null if the text does not contain it.
-    pub id: Option<u32>,
 }
 
 /// What TensorFlow's log reports of a device at start-up.

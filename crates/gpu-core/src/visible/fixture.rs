@@ -8,8 +8,8 @@ use crate::snapshot::DeviceState;
 use crate::{Absent, DeviceDetails};
 use std::borrow::Cow;
 
-/// A device with a UUID, or else only a PCI address, and with this number of partitions, whose keys
-/// are that of the device and `/N`.
+/// A device with this many partitions. Without a UUID, it has only a PCI address. The key of a
+/// partition is that of the device with `/N`.
 pub(super) fn device(
     index: u32,
     visibility: Visibility,

@@ -339,7 +339,7 @@ fn clients_of_holders_complete_the_lists_and_count_once() {
     };
     let (compute, graphics) = (DeviceProcessKind::Compute, DeviceProcessKind::Graphics);
     let holders = vec![
-        with(50, &[]),
+        with(50, &[client(Some(3), 0, DeviceProcessKind::Unknown)]),
         with(60, &[client(Some(1), 300, compute), client(Some(2), 20, graphics)]),
         // It has inherited a client of its parent, and has one of its own.
         with(70, &[client(Some(1), 300, compute), client(None, 5, compute)]),

@@ -1,4 +1,4 @@
-//! The invariants of every fuzz target: no panic, and results whose size and values are bounded.
+//! The invariants of every fuzz target: no panic, and results of bounded size with bounded values.
 
 use gpu_core::{Bytes, Pid};
 use gpu_drm::{Client, Clients, Metrics};

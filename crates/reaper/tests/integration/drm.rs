@@ -99,8 +99,8 @@ fn memory_of_no_client_is_never_certain() {
         let [finding] = &leak(device, holders, unreadable)[..] else { panic!() };
         (finding.kind, finding.confidence, finding.advice.first().cloned(), finding.suspects.len())
     };
-    let nobody = of(with_clients(4_000, &[]), &[], 0);
-    assert_eq!(nobody, (FindingKind::DriverLeak, Likely, Some(Advice::ResetDevice(0)), 0));
+    let unused = of(with_clients(4_000, &[]), &[], 0);
+    assert_eq!(unused, (FindingKind::DriverLeak, Likely, Some(Advice::ResetDevice(0)), 0));
     // The client may have exported buffers.
     let client = of(with_clients(4_000, &[(7, 1_000)]), &[7], 0);
     assert_eq!(client, (FindingKind::DriverLeak, Possible, Some(Advice::LookLonger), 0));

@@ -17,7 +17,7 @@ pub(crate) const FIRST: &str =
 /// A variable, an operation that changes it, and one that reads it after a control edge.
 pub(crate) const CONTROL: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/place/control.pbtxt");
-/// The directory of a model of 8 billion parameters, of which only the configuration is there.
+/// The directory of a model of 8 billion parameters. It has only the configuration.
 pub(crate) const LLAMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/place/llama");
 /// A model with seven attention heads.
 pub(crate) const ODD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/place/odd");

@@ -55,8 +55,8 @@ const PASTED: [&str; 10] = [
 
 /// Prints the name of a schema and an output in one line, on real processes.
 const SHOW: &str = r#"
-show() { name=$1; shift; "$0" --json "$@" > shown 2> message; tell "$name" shown; }
-tell() { printf '%s ' "$1"; tr -d '\n' < "$2"; echo; }
+show() { name=$1; shift; "$0" --json "$@" > shown 2> message; emit "$name" shown; }
+emit() { printf '%s ' "$1"; tr -d '\n' < "$2"; echo; }
 lease() { leases | grep -o '"id":"[^"]*' | cut -d'"' -f4; }
 "#;
 
@@ -98,11 +98,11 @@ impl Checked {
         self.check(name, &out(&output), &format!("{words:?}: {output:?}"));
     }
 
-    /// Runs a script that prints lines by `show` and `tell`.
+    /// Runs a script that prints lines by `show` and `emit`.
     fn script(&mut self, machine: &str, text: &str) {
         let output = script(machine, &format!("{SHOW}{text}"));
         let expected =
-            text.lines().filter(|line| line.starts_with("show ") || line.starts_with("tell "));
+            text.lines().filter(|line| line.starts_with("show ") || line.starts_with("emit "));
         let said = out(&output);
         assert_eq!(said.lines().count(), expected.count(), "{output:?}");
         for line in said.lines() {
@@ -274,7 +274,7 @@ show status status -q -i 6,7
 show claim claim --gpu 7
 show claim-release claim --release $held
 kill $waits $front $owner; wait $waits $front $owner
-tell run job
+emit run job
 use_gpu 3000 & job=$!
 shows() { "$0" status --json | grep -q "\"pid\": $job,"; }
 until_so shows
@@ -283,9 +283,9 @@ show reap reap --pid $job
 show reap reap --pid $job --yes
 "$0" run --gpu 2 --report report -- sh -c "setsid \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:3000 &
 until python3 let-go.py 2> /dev/null; do sleep 0.05; done; exit 7" 2> message
-tell run report
+emit run report
 "$0" --json run --time-limit 1s -- sleep 300 2> message; tail -n 1 message > last
-tell run last
+emit run last
 "#,
     );
     checked.script(

@@ -27,7 +27,7 @@ enum Devices {
 /// Returns the tiles that a SYCL program sees of these devices, each a list of tiles.
 ///
 /// # Errors
-/// `Invalid` for a number among the devices of OpenCL, whose CPUs count as well.
+/// `Invalid` for a number of an OpenCL device, because OpenCL also counts CPUs.
 pub(super) fn select(value: &str, roots: &[Vec<usize>]) -> Result<Choice> {
     let value = value.to_ascii_lowercase();
     let mut terms: Vec<Term<'_>> = Vec::new();

@@ -18,7 +18,7 @@ use crate::snapshot::DeviceState;
 /// The variable of all ROCm programs. An empty list is none.
 pub const VISIBLE: &str = "ROCR_VISIBLE_DEVICES";
 
-/// The variable of HIP programs, in place of which they read [`cuda::VISIBLE`] if it is empty.
+/// The variable of HIP programs. If it is empty, they read [`cuda::VISIBLE`].
 pub const HIP: &str = "HIP_VISIBLE_DEVICES";
 
 /// The variable of OpenCL programs. An empty list is all devices, as for HIP.
@@ -135,7 +135,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// Reads a list whose first entry without a device ends it. `find` returns the position that an
+    /// Reads a list up to the first entry that names no device. `find` returns the position that an
     /// entry names, and whether it may be named again.
     fn read<'a>(
         entries: impl Iterator<Item = &'a str>,
